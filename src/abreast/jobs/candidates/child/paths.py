@@ -22,6 +22,11 @@ Execute = Callable[[ModuleType, Callable[[], None]], None]
 """Is called with a module and what executes it."""
 
 
+# By file of a module, which is asked for several times for some hundred modules: its real path. A
+# warmed parent fills this in for the libraries, so that its forks need not ask the file system.
+_real_files: dict[str, str] = {}
+
+
 class Places:
     """The main tree, and the slot that mirrors it."""
 
@@ -29,8 +34,6 @@ class Places:
         """`removed` are files of the main tree that a candidate removes: paths from its top."""
         self._top, self.slot = os.path.realpath(top), os.path.realpath(slot)
         self._removed = {os.path.join(self._top, one) for one in removed}
-        self._owned: dict[str, bool] = {}
-        """Whether a module's file is in the slot: asked several times for some hundred modules."""
 
     def mirrored(self, path: str) -> str | None:
         """Return the same place in the slot, if `path` is in the main tree and the slot has it."""
@@ -58,9 +61,9 @@ class Places:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str):
             return False
-        if file not in self._owned:
-            self._owned[file] = self.holds(file)
-        return self._owned[file]
+        if file not in _real_files:
+            _real_files[file] = os.path.realpath(file)
+        return _real_files[file].startswith(self.slot + os.sep)
 
     def inside(self, path: str) -> str:
         """Return the path relative to the slot, if it is in the slot."""
