@@ -262,7 +262,9 @@ class Evaluator:
         self._ready = (Watched.from_plain(seen.watched), seen.inputs, slot)
 
     async def _parent(self, tests: Tests, number: int = 0) -> WarmProcess | None:
-        return await self._parents.get(hash_seed_of(tests), number) if self._parents else None
+        if self._parents is None:
+            return None
+        return await self._parents.get(hash_seed_of(tests), number, tests=tests.any)
 
     async def _trace(
         self,

@@ -1,10 +1,12 @@
 """Forked runs: the same as new processes, confined alike, and gone when they should be."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ def count():
         "filters": [str(one) for one in warnings.filters],
         "gc": [gc.isenabled(), gc.get_threshold()],
         "flags": str(sys.flags),
+        "bytecode": [sys.dont_write_bytecode, sys.pycache_prefix],
         "streams": [(one.encoding, one.isatty()) for one in (sys.__stdout__, sys.__stderr__)],
     }
 """
@@ -71,6 +74,8 @@ async def test_a_forked_run_finds_what_a_new_process_finds(tmp_path):
         await parents.import_modules(forked[0].modules)
         forked += [await project.watch(parent=await parents.get(0, number)) for number in (0, 1)]
         assert parents.unfit == ""
+    # Only for a summary after the last test, its plugin would import all of Hypothesis.
+    assert not [one for one in forked[0].modules if one.startswith("hypothesis")]
     assert new.passed == len(new.invocations) == 1
     for one in forked:
         assert judge_behaviour(new, one, STRICT).findings == ()
@@ -79,16 +84,61 @@ async def test_a_forked_run_finds_what_a_new_process_finds(tmp_path):
         )
 
 
-async def test_those_that_every_run_needs_get_warm_side_by_side(tmp_path):
+async def test_the_others_that_every_run_needs_get_warm_while_the_first_is_used(tmp_path):
     async with opened(tmp_path) as (project, parents):
         first = await parents.get(0)
         count = len([*project.slot.scratch.glob("*warm-*")])
-        again = [await parents.get(0), await parents.get(0, 1), await parents.get(1)]
+        again = [await parents.get(0), await parents.get(0, 1), await parents.get(1, tests=False)]
         assert count == len([*project.slot.scratch.glob("*warm-*")]) == 3
         assert again[0] is first
         assert len({id(one) for one in again}) == 3
         assert [one.hash_seed for one in again] == [0, 0, 1]
         assert await parents.get(2) not in again
+
+
+def python_in(tmp_path, settings):
+    """A Python that starts with these variables."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n{settings} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
+CALL = {"name": "a", "self": None, "args": ["tuple", "", []], "kwargs": ["dict", "", []]}
+
+
+async def test_a_parent_for_runs_without_tests_imports_no_pytest(tmp_path):
+    # A source that mentions pytest has it imported, and guarded.
+    source = "import sys\n\ndef count():\n    return 'py' + 'test' in sys.modules\n"
+    inputs = json.dumps({"seconds": 9, "calls": [CALL]}).encode()
+    found = []
+    async with opened(tmp_path, source) as (project, parents):
+        tested = await parents.get(1), await parents.get(1, tests=False)
+        await parents.import_modules(["pytest_asyncio", "fractions"])
+        project.tests = replace(project.tests, names=())
+        for parent in tested:
+            ran = await project.watch(parent=parent, inputs=inputs)
+            values = {node.value for node in ran.invocations[0].after.nodes}
+            found.append(values & {"True", "False"})
+    assert found == [{"True"}, {"False"}]
+
+
+async def test_what_one_parent_compiles_the_next_one_need_not(tmp_path):
+    python = python_in(tmp_path, f"PYTHONPYCACHEPREFIX={tmp_path}/none")
+    source = "import sys\n\ndef count():\n    return sys.dont_write_bytecode, sys.pycache_prefix\n"
+    async with opened(tmp_path, source, python=python) as (project, parents):
+        assert await parents.get(0) is not None
+        await parents.import_modules(["this"])
+        shared = project.slot.scratch / "private-bytecode"
+        compiled = {one: one.stat().st_ino for one in shared.rglob("pytest/__init__*.pyc")}
+        assert compiled
+        assert [*shared.rglob("this.*.pyc")]
+        assert await parents.get(0, 1) is not None
+        assert {one: one.stat().st_ino for one in shared.rglob("pytest/__init__*.pyc")} == compiled
+        new, forked = await project.watch(), await project.watch(parent=await parents.get(0))
+        assert not (tmp_path / "none").exists()
+    assert new.passed == forked.passed == 1
+    assert judge_behaviour(new, forked, STRICT).findings == ()
 
 
 async def test_a_candidate_runs_from_its_slot_and_is_judged(tmp_path):
@@ -149,10 +199,8 @@ async def test_what_starts_threads_or_keeps_files_open_makes_new_processes(tmp_p
     library = tmp_path / "library"
     library.mkdir()
     (library / "odd.py").write_text(text)
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={library} exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    async with opened(tmp_path, python=str(python)) as (_, parents):
+    python = python_in(tmp_path, f"PYTHONPATH={library}")
+    async with opened(tmp_path, python=python) as (_, parents):
         assert await parents.get(0) is not None
         await parents.import_modules(["odd"])
         assert reason in parents.unfit

@@ -20,7 +20,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
@@ -39,13 +39,28 @@ _NUMBERS: Final = count()
 _RUN_NUMBERS: Final = count(1)
 _READY_SECONDS: Final = 60.0  # that a parent may take to get warm
 _POLL_MILLISECONDS: Final = 100  # between checks whether the parent has ended
-# By hash seed and number: every run needs these, so they get warm side by side.
-_FIRST_PARENTS: Final = ((0, 0), (0, 1), (1, 0))
+_BYTECODE: Final = f"{PRIVATE}bytecode"  # what the parents compile; hidden from all runs
 # Between SIGTERM and SIGKILL for a run that is cancelled: without a namespace, only its sandbox can
 # end a daemon.
 _GRACE_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 0.3  # that the parents have to end by themselves
 _CHUNK: Final = 1 << 16
+
+
+class ParentKind(NamedTuple):
+    """Which parent: its hash seed, its number among those of that seed, and what it is for.
+
+    One that is not for runs with tests does not import pytest and its plugins.
+    """
+
+    hash_seed: int
+    number: int = 0
+    tests: bool = True
+
+
+# Every run needs these besides the first one, so they get warm while that one is used. They have
+# what it has compiled.
+_SECOND_PARENTS: Final = (ParentKind(0, 1), ParentKind(1, tests=False))
 
 
 class ParentLost(AbreastError):
@@ -57,13 +72,18 @@ class ParentLost(AbreastError):
 class WarmProcess:
     """One warmed parent. `live` runs it, in a task beside the caller's."""
 
-    def __init__(self, slot: Slot, tests: Tests, hash_seed: int) -> None:
-        self._slot, self._tests, self.hash_seed = slot, tests, hash_seed
+    def __init__(self, slot: Slot, tests: Tests, kind: ParentKind) -> None:
+        self._slot, self._tests, self._kind = slot, tests, kind
         self._directory = slot.scratch / f"{PRIVATE}warm-{next(_NUMBERS)}"
         self._control = self._answers = -1
         self._lock = threading.Lock()
         self._over = False
         self._answer = b""
+
+    @property
+    def hash_seed(self) -> int:
+        """The hash seed of all that is forked from it."""
+        return self._kind.hash_seed
 
     def prepare(self, modules: Sequence[str]) -> None:
         """Create its directory, which is hidden from all runs, and its FIFOs."""
@@ -76,8 +96,10 @@ class WarmProcess:
             "top": str(slot.repository.top),
             "slot": str(slot.path),
             "root": str(slot.root),
-            "names": self._tests.names,
+            "names": self._tests.names if self._kind.tests else (),
+            "tests": self._kind.tests,
             "modules": modules,
+            "bytecode": str(slot.scratch / _BYTECODE),
         }
         (place / "warm.json").write_text(json.dumps(orders), "ascii")
         for name in ("control", "answers"):
@@ -259,15 +281,15 @@ class _ForkedRun:
 
 
 class WarmParents:
-    """The warmed parents of one project, by hash seed and number; each is started when needed."""
+    """The warmed parents of one project; each is started when it is needed."""
 
     def __init__(self, group: asyncio.TaskGroup, slot: Slot, tests: Tests) -> None:
         """`slot` holds the original; its settings decide which plugins pytest loads."""
         self._group, self._slot, self._tests = group, slot, tests
-        self._processes: dict[tuple[int, int], WarmProcess] = {}
+        self._processes: dict[ParentKind, WarmProcess] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
-        self._busy: set[tuple[int, int]] = set()  # getting warm: their answer was not read yet
+        self._busy: set[ParentKind] = set()  # getting warm: their answer was not read yet
         self._modules: tuple[str, ...] = ()
         # Called with the wall time and CPU time of each timed process that has ended.
         self.count: Callable[[float, float], None] = lambda _seconds, _cpu: None
@@ -276,44 +298,52 @@ class WarmParents:
         if slot.nodes is not None:
             self.unfit = "they run on other machines"
 
-    async def get(self, hash_seed: int, number: int = 0) -> WarmProcess | None:
+    async def get(
+        self, hash_seed: int, number: int = 0, *, tests: bool = True
+    ) -> WarmProcess | None:
         """Return a parent with that hash seed, warm; None if runs can't be forked here.
 
-        Several of one hash seed have different layouts of memory.
+        Several of one hash seed have different layouts of memory. `tests` is whether it is for
+        runs with tests, or only for those with generated inputs.
         """
+        kind = ParentKind(hash_seed, number, tests)
         async with self._starting:
             if self.unfit or (commands := self._slot.commands) is None:
                 return None
-            wanted = (hash_seed, number)
-            for key in (wanted,) if self._processes else (wanted, *_FIRST_PARENTS):
-                if key not in self._processes:
-                    await self._start(key, commands)
-            return None if await self._wait_for(wanted) else self._processes[wanted]
+            first = not self._processes
+            if kind not in self._processes:
+                await self._start(kind, commands)
+            if await self._wait_for(kind):
+                return None
+            for other in _SECOND_PARENTS if first else ():
+                if other not in self._processes:
+                    await self._start(other, commands)
+            return self._processes[kind]
 
-    async def _start(self, key: tuple[int, int], commands: CommandRunner) -> None:
-        process = self._processes[key] = WarmProcess(self._slot, self._tests, key[0])
+    async def _start(self, kind: ParentKind, commands: CommandRunner) -> None:
+        process = self._processes[kind] = WarmProcess(self._slot, self._tests, kind)
         await run_in_thread(lambda _: process.prepare(self._modules))
         self._tasks.append(self._group.create_task(process.live(commands)))
-        self._busy.add(key)
+        self._busy.add(kind)
 
-    async def _wait_for(self, key: tuple[int, int]) -> str:
+    async def _wait_for(self, kind: ParentKind) -> str:
         """Wait until it is warm; return why none of them is of any use, or an empty text."""
-        if key in self._busy:
-            self._busy.discard(key)
-            self.unfit = await self._processes[key].wait_until_ready() or self.unfit
+        if kind in self._busy:
+            self._busy.discard(kind)
+            self.unfit = await self._processes[kind].wait_until_ready() or self.unfit
         return self.unfit
 
     async def import_modules(self, modules: Sequence[str]) -> None:
         """Have all of them import these too: what the original's run imported from elsewhere."""
         async with self._starting:
             self._modules = tuple(modules)
-            for key in self._processes:
-                await self._wait_for(key)
-            for key, process in self._processes.items() if not self.unfit else ():
+            for kind in self._processes:
+                await self._wait_for(kind)
+            for kind, process in self._processes.items() if not self.unfit else ():
                 await process.order_import(modules)
-                self._busy.add(key)
-            for key in self._processes:
-                await self._wait_for(key)
+                self._busy.add(kind)
+            for kind in self._processes:
+                await self._wait_for(kind)
 
     async def close(self) -> None:
         """End them all."""

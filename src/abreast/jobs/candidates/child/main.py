@@ -142,6 +142,7 @@ class ChildProgram:
         self._suite = bool(self._orders["names"] or self._orders.get("workloads"))
         self._patches = guard.PatchDetector(None if self._suite else self._source())
         self._state_before: Mapping[str, tuple[str, int]] = {}
+        self._modules_before = frozenset(sys.modules)
 
     def run(self) -> None:
         """Run everything; the last line of the trace says that it came to its end."""
@@ -250,10 +251,11 @@ class ChildProgram:
         try_inputs(self._recorder, inputs, module, self._orders["qualname"], function)
 
     def _modules(self) -> list[str]:
-        """Return the modules that were imported from the libraries, in that order."""
+        """Return the modules that the run imported from the libraries, in that order."""
         files = {
             name: getattr(getattr(one, "__spec__", None), "origin", None)
             for name, one in list(sys.modules.items())
+            if name not in self._modules_before
         }
         return [
             name

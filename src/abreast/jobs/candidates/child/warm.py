@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import select
@@ -62,6 +63,8 @@ class WarmParent:
         self._places = Places(orders["top"], orders["slot"])
         self._runs: dict[int, tuple[int, int]] = {}  # by pidfd: number of the order, and pid
         self._inbox = b""
+        # Where bytecode is kept for the parents that come later; empty where pytest has its own.
+        self._bytecode = "" if _is_compiled("pytest") else str(orders["bytecode"])
 
     def serve(self) -> NoReturn:
         """Serve until the driver closes the FIFO."""
@@ -104,9 +107,10 @@ class WarmParent:
 
     def _warm_up(self, modules: Sequence[str]) -> str:
         """Import pytest, its plugins and these modules; return why forks would be of no use."""
-        with self._unchanged():
+        with self._unchanged(), _shared_bytecode(self._bytecode):
             try:
-                guard.PatchDetector()  # imports all modules that are guarded
+                # Imports all modules that are guarded.
+                guard.PatchDetector(None if self._orders["tests"] else "")
                 os.chdir(self._orders["root"])
                 with (
                     open(os.devnull, "w") as nowhere,
@@ -128,15 +132,17 @@ class WarmParent:
         if self._orders["names"]:
             return suite.load_plugins(self._orders["names"], modules)
         for name in modules:
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
+            # What the plugins of pytest imported is not what the target needs.
+            if self._orders["tests"] or not name.startswith(("pytest", "_pytest")):
+                with contextlib.suppress(BaseException):
+                    importlib.import_module(name)
         return 0
 
     def _unfit(self) -> str:
         """Why a fork of this process would not be like a new process; empty if it would."""
         for name, one in list(sys.modules.items()):
             file = getattr(one, "__file__", None)
-            if isinstance(file, str) and self._places.belongs(file):
+            if self._places.owns(one) or (isinstance(file, str) and self._places.belongs(file)):
                 return f"pytest imports {name} of the project before any test"
         if len(os.listdir("/proc/self/task")) > 1:
             return "what the tests import starts threads"
@@ -177,6 +183,28 @@ class WarmParent:
         file = os.pidfd_open(pid)
         self._runs[file] = (order["number"], pid)
         return file
+
+
+def _is_compiled(name: str) -> bool:
+    """Whether a module has bytecode, or can't have any. It is not imported."""
+    found = importlib.util.find_spec(name)
+    return found is None or found.cached is None or os.path.exists(found.cached)
+
+
+@contextlib.contextmanager
+def _shared_bytecode(place: str) -> Iterator[None]:
+    """Within this context, what is compiled is kept in `place`, if there is one.
+
+    That is for libraries that were installed without bytecode: compiling pytest and its plugins
+    takes three times as long as importing them.
+    """
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    if place:
+        sys.pycache_prefix, sys.dont_write_bytecode = place, False
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
 # --- in the fork

@@ -27,9 +27,9 @@ MIN_ANSWER_SECONDS: Final = 60.0  # the shortest timeout for an answer: the mach
 LIFETIME_SECONDS: Final = 600.0
 _POLL_MILLISECONDS: Final = 100  # between checks whether the process has ended
 _MAX_ANSWER_BYTES: Final = 64 << 20
-# The parents that processes are forked from in turn: hash seed, and number. The first three also
-# serve traced runs.
-_PARENTS: Final = ((0, 0), (1, 0), (0, 1), (2, 0), (3, 0))
+# The parents that processes are forked from in turn: hash seed, and number. The first two also
+# serve traced runs, so that others are started only for more than two generations of processes.
+_PARENTS: Final = ((0, 0), (0, 1), (1, 0), (2, 0), (3, 0))
 _LEAVE_SECONDS: Final = 2.0  # that a process may take to end by itself
 
 
