@@ -107,9 +107,9 @@ async def test_some_slots_fail_and_the_rest_works_naming_them(repository, cache,
 async def test_a_directory_that_is_there_already_costs_one_slot(repository, cache, monkeypatch):
     take = pool.take_snapshot
 
-    def prepare(repository, listing, place, stop):
+    def prepare(repository, listing, place, *others):
         (place.parent / f"abreast-{place.parent.name}-1").mkdir()
-        return take(repository, listing, place, stop)
+        return take(repository, listing, place, *others)
 
     monkeypatch.setattr(pool, "take_snapshot", prepare)
     async with open_worktrees(repository, 2) as trees:

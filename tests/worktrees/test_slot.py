@@ -10,7 +10,7 @@ import pytest
 from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import OutsideRepository
 from abreast.worktrees.pool import open_worktrees
-from abreast.worktrees.staging import FileState
+from abreast.worktrees.staging import FileState, Snapshot
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
 
@@ -184,7 +184,7 @@ async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypa
     later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
     monkeypatch.setattr(module, "SYSTEM_CLOCK", later)
     await slot.reset()  # from now on they are older than a clock tick
-    monkeypatch.setattr(module, "_same_content", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(Snapshot, "has_content", lambda *_: pytest.fail("read"))
     await slot.reset()
     monkeypatch.undo()
     (slot.path / "README").write_text("raed\n")
@@ -199,7 +199,7 @@ async def test_a_slot_that_was_made_a_tick_ago_is_not_read_by_its_first_reset(
     monkeypatch.setattr("abreast.worktrees.slot.SYSTEM_CLOCK", later)
     async with open_worktrees(repository, 1) as trees:
         slot = trees.slots[0]
-        monkeypatch.setattr("abreast.worktrees.slot._same_content", lambda *_: pytest.fail("read"))
+        monkeypatch.setattr(Snapshot, "has_content", lambda *_: pytest.fail("read"))
         await slot.reset()
         monkeypatch.undo()
         (slot.path / "README").write_text("raed\n")

@@ -293,6 +293,51 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(
     assert "gone" not in snapshot.pieces
 
 
+@pytest.mark.parametrize("memory", [0, 150_000, 1 << 30])
+def test_a_snapshot_is_the_same_in_files_and_in_memory(tmp_path, memory):
+    sizes = {
+        "none": 0,
+        "small": 9,
+        "page": 65_536,
+        "more": 65_537,
+        "next": 65_536,
+        "large": 300_000,
+    }
+    write(
+        tmp_path / "top",
+        {name: chr(97 + at) * size for at, (name, size) in enumerate(sizes.items())},
+    )
+    (tmp_path / "top/small").chmod(0o640)
+    (tmp_path / "top/page").chmod(0o444)
+    os.utime(tmp_path / "top/none", ns=(5, 7))
+    top, listing = Repository(tmp_path / "top", tmp_path / "top"), Listing(tuple(sizes))
+    snapshot = take_snapshot(top, listing, tmp_path / "stage", StopRequest(), memory)
+    in_memory = {"none", "small", "page", "next"} if memory else set()
+    assert snapshot.contents.keys() == in_memory
+    assert {one.name for one in (tmp_path / "stage").iterdir()} == sizes.keys() - in_memory
+    assert (
+        snapshot.digest() == take_snapshot(top, listing, tmp_path / "other", StopRequest()).digest()
+    )
+    (tmp_path / "slot").mkdir()
+    for name in sizes:
+        facts = staging.make_piece(snapshot, name, str(tmp_path / "slot" / name))
+        assert facts == (tmp_path / "slot" / name).lstat()
+        assert snapshot.has_content(name, tmp_path / "slot" / name)
+    assert look(tmp_path / "slot") == look(tmp_path / "top")
+    for name in ("small", "large"):
+        (tmp_path / "slot" / name).write_text("z" * sizes[name])
+        assert not snapshot.has_content(name, tmp_path / "slot" / name)
+    os.link(tmp_path / "slot/page", tmp_path / "slot/second")
+    assert not snapshot.has_content("page", tmp_path / "slot/page")
+
+
+def test_no_more_is_kept_in_memory_than_there_is_room_for(tmp_path):
+    write(tmp_path / "top", dict.fromkeys("abcd", "x" * 1_000))
+    top = Repository(tmp_path / "top", tmp_path / "top")
+    snapshot = take_snapshot(top, Listing(tuple("abcd")), tmp_path / "stage", StopRequest(), 2_500)
+    assert sorted(snapshot.contents) == ["a", "b"]
+
+
 def test_bytes_are_copied_where_the_system_has_no_short_way(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("no")

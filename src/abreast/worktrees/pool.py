@@ -43,7 +43,7 @@ from abreast.worktrees.ownership_log import (
     repository_lock,
 )
 from abreast.worktrees.slot import Slot, kept_note
-from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
+from abreast.worktrees.staging import MEMORY_BYTES, Snapshot, list_tree, remove_tree, take_snapshot
 
 # Names in a pool's directory that are not slots.
 _POOL_PARTS: Final = frozenset({"stage", "scratch", "git", "git.part"})
@@ -186,7 +186,9 @@ class Worktrees:
         if self._ignored:
             names, notes = list_ignored(repository, git, stop)
             listing = replace(listing, ignored=tuple(names), notes=(*listing.notes, *notes))
-        self._snapshot = snapshot = take_snapshot(repository, listing, storage.pool / "stage", stop)
+        self._snapshot = snapshot = take_snapshot(
+            repository, listing, storage.pool / "stage", stop, MEMORY_BYTES
+        )
         self.notes = snapshot.notes
         made, failures = storage.make(snapshot, stop)
         self.slots, self.failures = tuple(made), tuple(failures)

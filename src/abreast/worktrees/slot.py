@@ -287,7 +287,7 @@ class Slot:
         if before is not None and before.proves_unchanged(FileState.of(facts, now)):
             return True
         same = (facts.st_mtime_ns, stat.S_IMODE(facts.st_mode)) == (piece.mtime_ns, piece.mode)
-        return same and _same_content(self.path / name, self._snapshot.place / name)
+        return same and self._snapshot.has_content(name, self.path / name)
 
     def _restore_git(self) -> None:
         if self._git is None:
@@ -307,18 +307,3 @@ class Slot:
 def kept_note(slot: Path) -> Path:
     """Path of the note of `Slot.keep`: beside the slot, where nothing inside can change it."""
     return slot.with_name(f"{slot.name}.kept")
-
-
-def _same_content(one: Path, other: Path, chunk: int = 1 << 20) -> bool:
-    """Whether two files have the same bytes, and `one` has only one name.
-
-    A file with a second name (a hard link) may change through it.
-    """
-    facts = one.lstat()
-    if facts.st_nlink != 1 or facts.st_size != other.lstat().st_size:
-        return False
-    with one.open("rb") as first, other.open("rb") as second:
-        while block := first.read(chunk):
-            if block != second.read(chunk):
-                return False
-        return not second.read(1)

@@ -1,8 +1,9 @@
 """A snapshot of the working tree as it is now, from which slots are made and reset.
 
-The files are copied once, with their bytes and modes; slots are made from that copy. Git only lists
-the files: tracked ones that exist, changed or not, staged or not; untracked ones that are not
-ignored; and, on request, ignored ones (`abreast.worktrees.ignored_files` chooses among those).
+The files are copied once, with their bytes and modes, small ones into memory; slots are made from
+that copy. Git only lists the files: tracked ones that exist, changed or not, staged or not;
+untracked ones that are not ignored; and, on request, ignored ones
+(`abreast.worktrees.ignored_files` chooses among those).
 Nothing goes through git's filters or into its object database: a checkout would convert line ends
 (`core.autocrlf`), fetch large files and lose what a commit does not record. The repository gains no
 object, ref, stash or index entry.
@@ -16,8 +17,8 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,6 +36,10 @@ _CHUNK_BYTES: Final = 1 << 20
 # can leave its times as they are.
 _TIMESTAMP_GRANULARITY: Final = 50_000_000
 _COPY_ATTEMPTS: Final = 3  # for a file that another process is writing
+# Most files of a project are small, and to make, open and remove a file takes longer than to copy a
+# few pages: so small ones are kept in memory instead of in files, up to so many bytes in all.
+MEMORY_BYTES: Final = 48 << 20
+_SMALL_BYTES: Final = 64 << 10
 
 
 class FileState(NamedTuple):
@@ -100,7 +105,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of a working tree at `place`; `pieces` by name from the top, parents first."""
+    """A copy of a working tree; `pieces` by name from the top, parents first.
+
+    Files are at `place`, except those whose bytes are in `contents`.
+    """
 
     place: Path
     pieces: dict[str, Piece]
@@ -108,6 +116,20 @@ class Snapshot:
     index: bytes = b""
     # The pieces that are ignored files, or directories that hold only such files.
     ignored: frozenset[str] = frozenset()
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    def has_content(self, name: str, path: Path) -> bool:
+        """Whether the file at `path` has the bytes of the file `name`, and only one name.
+
+        A file with a second name (a hard link) may change through it.
+        """
+        facts, kept = path.lstat(), self.contents.get(name)
+        if facts.st_nlink != 1:
+            return False
+        if kept is not None:
+            return facts.st_size == len(kept) and path.read_bytes() == kept
+        other = self.place / name
+        return facts.st_size == other.lstat().st_size and _same_bytes(path, other)
 
     def digest(self) -> str:
         """A digest of the content: names, types, modes and bytes, but not times.
@@ -131,7 +153,9 @@ class Snapshot:
             path, target = os.fsencode(name), os.fsencode(piece.target)
             whole.update(f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:".encode())
             whole.update(path + target)
-            if piece.kind == stat.S_IFREG:
+            if (kept := self.contents.get(name)) is not None:
+                whole.update(hashlib.sha256(kept).digest())
+            elif piece.kind == stat.S_IFREG:
                 with open(f"{self.place}/{name}", "rb") as file:
                     whole.update(hashlib.file_digest(file, "sha256").digest())
         return whole.hexdigest()
@@ -178,14 +202,42 @@ def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names)), tuple(notes)
 
 
+@dataclass(slots=True)
+class _Memory:
+    """The contents that are kept in memory, and how many bytes more may be."""
+
+    room: int
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def keep(self, name: str, source: str) -> bool:
+        """Read a file; returns False if it is not small, or if there is no room."""
+        self.forget(name)
+        if self.room <= 0:
+            return False
+        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = os.read(reading, _SMALL_BYTES + 1)
+            if len(content) > min(_SMALL_BYTES, self.room) or os.read(reading, 1):
+                return False
+        finally:
+            os.close(reading)
+        self.contents[name] = content
+        self.room -= len(content)
+        return True
+
+    def forget(self, name: str) -> None:
+        self.room += len(self.contents.pop(name, b""))
+
+
 def take_snapshot(
-    repository: Repository, listing: Listing, place: Path, stop: StopRequest
+    repository: Repository, listing: Listing, place: Path, stop: StopRequest, memory: int = 0
 ) -> Snapshot:
-    """Copy the listed files to `place`, a new directory.
+    """Copy the listed files to `place`, a new directory, or keep up to `memory` bytes of them.
 
     A listed file that does not exist has been deleted, and is skipped.
     """
     place.mkdir(mode=0o700)
+    kept = _Memory(memory)
     top, copy = str(repository.top), str(place)
     pieces: dict[str, Piece] = {"": _piece(top)}
     notes = list(listing.notes)
@@ -195,7 +247,7 @@ def take_snapshot(
             stop.check()
             try:
                 if _has_parents(top, copy, name, pieces):
-                    _copy_piece(f"{top}/{name}", f"{copy}/{name}", name, pieces)
+                    _copy_piece(f"{top}/{name}", f"{copy}/{name}", name, pieces, kept)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -205,11 +257,13 @@ def take_snapshot(
                     ) from error
                 # The project itself does not need it.
                 (place / name).unlink(missing_ok=True)
+                kept.forget(name)
                 notes.append(
                     f"{name}: an ignored file that can't be copied ({error.strerror}), "
                     "left out of the slots"
                 )
-    return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
+    ignored_names = frozenset(pieces.keys() - known)
+    return Snapshot(place, pieces, tuple(notes), listing.index, ignored_names, kept.contents)
 
 
 def _has_parents(top: str, copy: str, name: str, pieces: dict[str, Piece]) -> bool:
@@ -238,13 +292,16 @@ def _piece(path: str) -> Piece:
     return Piece(kind, stat.S_IMODE(facts.st_mode), facts.st_mtime_ns, target)
 
 
-def _copy_piece(source: str, target: str, name: str, pieces: dict[str, Piece]) -> None:
+def _copy_piece(
+    source: str, target: str, name: str, pieces: dict[str, Piece], memory: _Memory
+) -> None:
     piece = _piece(source)
     if piece.kind == stat.S_IFREG:
         for _ in range(_COPY_ATTEMPTS + 1):  # the last copy is as good as any other
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(target)
-            copy_bytes(source, target)
+            if not memory.keep(name, source):
+                copy_bytes(source, target)
             before, piece = piece, _piece(source)
             if before == piece:
                 break
@@ -267,20 +324,35 @@ def copy_bytes(
 
     Where the file system can share the blocks, it does.
     """
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        writing = os.open(target, flags, 0o600)
-        try:
-            _copy_content(reading, writing)
-            os.fchmod(writing, mode)
-            if mtime_ns is not None:
-                os.utime(writing, ns=(mtime_ns, mtime_ns))
-            return os.fstat(writing)
-        finally:
-            os.close(writing)
+        return _make_file(target, lambda writing: _copy_content(reading, writing), mode, mtime_ns)
     finally:
         os.close(reading)
+
+
+def _make_file(
+    path: str | Path, fill: Callable[[int], None], mode: int, mtime_ns: int | None
+) -> os.stat_result:
+    """Make a new file and have it filled; returns what `lstat` returns for it."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    writing = os.open(path, flags, mode & 0o777)
+    try:
+        fill(writing)
+        if mtime_ns is not None:
+            os.utime(writing, ns=(mtime_ns, mtime_ns))
+        facts = os.fstat(writing)
+        if stat.S_IMODE(facts.st_mode) != mode:  # the umask took some of it
+            os.fchmod(writing, mode)
+            facts = os.fstat(writing)
+        return facts
+    finally:
+        os.close(writing)
+
+
+def _write_all(writing: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(writing, content) :]
 
 
 def _copy_content(reading: int, writing: int) -> None:
@@ -300,6 +372,9 @@ def make_piece(snapshot: Snapshot, name: str, path: str) -> os.stat_result:
     """
     piece = snapshot.pieces[name]
     if piece.kind == stat.S_IFREG:
+        kept = snapshot.contents.get(name)
+        if kept is not None:
+            return _make_file(path, lambda to: _write_all(to, kept), piece.mode, piece.mtime_ns)
         source = f"{snapshot.place}/{name}"
         return copy_bytes(source, path, mode=piece.mode, mtime_ns=piece.mtime_ns)
     if piece.kind == stat.S_IFDIR:
@@ -308,6 +383,14 @@ def make_piece(snapshot: Snapshot, name: str, path: str) -> os.stat_result:
         os.symlink(piece.target, path)
         os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns), follow_symlinks=False)
     return os.lstat(path)
+
+
+def _same_bytes(one: Path, other: Path, chunk: int = _CHUNK_BYTES) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        while block := first.read(chunk):
+            if block != second.read(chunk):
+                return False
+        return not second.read(1)
 
 
 def finish_directories(snapshot: Snapshot, top: str) -> None:
