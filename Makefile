@@ -79,7 +79,7 @@ define run_suite
 	.ci/beside \
 	  "$(BIN)/coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick" \
 	  "$(BIN)/pytest -n 3 --dist worksteal --slow" \
-	  "$(BIN)/coverage run -m pytest -m 'ray and not soak' --hypothesis-profile=quick"
+	  "$(BIN)/coverage run -m pytest --ray -m 'ray and not soak' --hypothesis-profile=quick"
 	@$(BIN)/coverage combine --quiet
 endef
 
@@ -98,7 +98,7 @@ endif
 	$(run_suite)
 
 test-ray: .venv/.ray ## the tests of the Ray executor, with a cluster of two nodes on this machine
-	$(BIN)/pytest -m 'ray and not soak' --hypothesis-profile=quick
+	$(BIN)/pytest --ray -m 'ray and not soak' --hypothesis-profile=quick
 
 # PYTHON=3.13, or the path of an interpreter; a version that isn't here is downloaded by uv. Warnings are errors, as always.
 OTHER := build/env/python-$(subst /,-,$(PYTHON))

@@ -62,6 +62,9 @@ def pytest_addoption(parser):
         "--quick", action="store_true", help="leave out those of tests/long.txt as well"
     )
     parser.addoption("--slow", action="store_true", help="run just those of tests/slow.txt")
+    parser.addoption(
+        "--ray", action="store_true", help="pass over files in which nothing is marked `ray`"
+    )
 
 
 def pytest_configure(config):
@@ -121,11 +124,21 @@ def _is_long(file, name):
     return name in _listed(_LONG).get(file, ())
 
 
+@cache
+def _marks_ray(file):
+    return "mark.ray" in file.read_text("utf-8")
+
+
 def pytest_ignore_collect(collection_path, config):
-    """With --slow, pass over files without a slow test: each worker would import all of them."""
-    if not config.getoption("--slow") or collection_path.is_dir():
+    """With --slow, pass over files without a slow test: each worker would import all of them.
+
+    With --ray, over those that mark nothing so: to collect the rest takes 10 s of CPU.
+    """
+    if collection_path.is_dir() or collection_path.suffix != ".py":
         return None
-    return True if collection_path not in _listed(_SLOW) else None
+    if config.getoption("--slow") and collection_path not in _listed(_SLOW):
+        return True
+    return True if config.getoption("--ray") and not _marks_ray(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -152,6 +165,8 @@ def pytest_collection_modifyitems(items, config):
         items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     for item in items:
         if item.get_closest_marker("ray") and "PYTEST_XDIST_WORKER" in os.environ:
+            if not _marks_ray(item.path):
+                raise pytest.UsageError(f"--ray would not find {item.nodeid}: write `mark.ray`")
             item.add_marker(pytest.mark.skip("a cluster is started once: `make test-ray`"))
         if _is_slow(item.path, item.name.partition("[")[0]):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))

@@ -211,7 +211,7 @@ GATES = {
     "the build": "* pip install *--editable .",
     "the tests": "coverage run -m pytest -n*",
     "the slow tests": "pytest *--slow",
-    "the tests of Ray": "coverage run -m pytest -m ray*",
+    "the tests of Ray": "coverage run -m pytest --ray -m ray*",
     "the measurements": "coverage combine*",
     "style": "ruff check .",
     "sleeps in tests": "ruff check *banned-api*time.sleep*tests",
@@ -271,7 +271,7 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     measured = [
-        "coverage run -m pytest -m ray and not soak --hypothesis-profile=quick",
+        "coverage run -m pytest --ray -m ray and not soak --hypothesis-profile=quick",
         "coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick",
         "pytest -n 3 --dist worksteal --slow",
     ]
