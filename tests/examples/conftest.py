@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,24 @@ def held():
         elsewhere.submit(asyncio.run, holder.complete(hello)).result()
         yield holder
         elsewhere.submit(asyncio.run, holder.close()).result()
+
+
+@pytest.fixture
+def remembered(monkeypatch):
+    """Give the reply of the model again when it is asked the same again.
+
+    That the model itself says the same at any width is held by the quickstart and by
+    `tests/models/embedded/test_model.py`.
+    """
+    ask, replies = EmbeddedModel.complete, {}
+
+    async def complete(self, request, hear=None):
+        same = repr(request if request.temperature else replace(request, seed=None))
+        if same not in replies:
+            replies[same] = await ask(self, request, hear)
+        return replies[same]
+
+    monkeypatch.setattr(EmbeddedModel, "complete", complete)
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""The workflows among the examples, with the real embedded model: the same bytes at every width."""
+"""The workflows among the examples, with the real embedded model: the same bytes at every width.
+
+The model answers at all widths in the quickstart, elsewhere at the first: its replies are given
+again at the other.
+"""
 
 import json
 import re
@@ -11,7 +15,7 @@ from tests.cli.shell import Shell
 from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
-WIDTHS = (1, 8)
+WIDTHS = (8, 1)  # only the first needs the model, where its replies are remembered
 AT_ONCE = 3  # that are seen to run, at least, if there are so many
 OTHERWISE = re.compile(
     rb'"run(?:_id)?":"[\w-]+"|"max_concurrency":\d+'
@@ -71,6 +75,7 @@ def test_quickstart_asks_six_questions(at_all_widths):
     )
 
 
+@pytest.mark.usefixtures("remembered")
 def test_every_text_of_a_folder_is_summarised(at_all_widths):
     told = at_all_widths("summarise-folder.yaml")
 
@@ -82,6 +87,7 @@ def test_every_text_of_a_folder_is_summarised(at_all_widths):
     assert all(line.strip() for line in lines[1::2])
 
 
+@pytest.mark.usefixtures("remembered")
 def test_each_changed_file_of_a_diff_is_reviewed(at_all_widths, here):
     git("init", "--quiet", ".")
     for name, text in {
@@ -113,6 +119,7 @@ def test_a_diff_without_changes_needs_no_model(here, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("remembered")
 def test_facts_are_extracted_and_lines_that_fail_are_in_quarantine(at_all_widths):
     told = at_all_widths("extract-jsonl.yaml")
 
@@ -124,6 +131,7 @@ def test_facts_are_extracted_and_lines_that_fail_are_in_quarantine(at_all_widths
     assert "from_json: this is no JSON" in quarantine[1]["error"]
 
 
+@pytest.mark.usefixtures("remembered")
 def test_translations_wait_at_a_gate_and_are_written_when_it_is_approved(at_all_widths, here, warm):
     told = at_all_widths("translate-with-gate.yaml")
 
