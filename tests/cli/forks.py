@@ -61,9 +61,9 @@ class Forks:
 class ForkingShell(Shell):
     """A directory, and abreast in it, also where the test ends it: always forked."""
 
-    def __call__(self, *arguments, program="abreast", given=b"", **named):
+    def __call__(self, *arguments, program="abreast", given=b"", patience=PATIENCE, **named):
         """Run it to its end, or a script that becomes it."""
-        if program == "abreast":
+        if program == "abreast" and patience == PATIENCE:
             return super().__call__(*arguments, given=given, **named)
         code, out, err = self._warm.run(
             program,
@@ -71,7 +71,7 @@ class ForkingShell(Shell):
             given,
             cwd=self.folder,
             environment=unmeasured({**self.environment, **named}),
-            patience=PATIENCE,
+            patience=patience,
         )
         return Said(code, out.decode(), err.decode())
 

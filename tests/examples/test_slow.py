@@ -111,7 +111,7 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "--blocks",
         BLOCKS,
         "--timeout",
-        "15s",
+        "6s",
     )
     assert most_checked_at_once(clone / ".abreast/abreast.db") == 4
     assert "layers is wrong: topological_sort(" in ended.stdout

@@ -4,7 +4,6 @@ No file of the project is touched, and nothing is done twice.
 """
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -86,8 +85,10 @@ def project(abreast, tmp_path):
 def patiently(project, *words, under=(), command=ABREAST):
     """Run it to its end; as it measures, that takes long on a busy machine.
 
-    `under` is a command that runs it.
+    `under` is a command that runs it. Without one it is forked, as always.
     """
+    if not under and command is ABREAST:
+        return project(*words, patience=MINUTES)
     ended = subprocess.run(
         [*under, *command, *words],
         cwd=project.folder,
@@ -179,7 +180,7 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
     )
     assert said.code == 0, said.err
     assert most_checked_at_once(project.store) == 3
-    (found,) = said.rows
+    (found,) = said.rows  # one object
     wanted = {
         "a_fast": "faster",
         "b_wrong": "wrong",
@@ -712,7 +713,7 @@ def test_what_is_relaxed_by_name_is_no_difference(project):
     )
     verdicts = []
     for more in (("--exceptions", "type"), ("--compare", "loose", "--exceptions", "type")):
-        said = patiently(project, *words, "--generated", "0", "--blocks", "6", *more)
+        said = patiently(project, *words, "--generated", "0", "--behaviour-only", *more)
         verdicts.append(
             (
                 said.rows[0]["candidates"][0]["verdict"] == "wrong",
@@ -763,12 +764,6 @@ async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 
-def test_what_is_json_is_one_object(project):
-    said = project("optimize", *TARGET, *drafts(project, wrong=WRONG), "--json", *QUICKLY)
-    assert len(said.lines) == 1
-    json.loads(said.lines[0])
-
-
 GIT = """#!/bin/sh
 case "$*" in *' apply '*) echo "$$" > "{started}"; exec tail -f /dev/null;; esac
 exec "{git}" "$@"
@@ -795,7 +790,7 @@ def test_ctrl_c_is_heard_while_git_applies_a_patch(project, tmp_path):
 
 MEAN = "def pairs(numbers, wanted):\n    return sum(numbers) / 3 + wanted\n"
 NEAR = "def pairs(numbers, wanted):\n    return wanted + sum(numbers) * (1 / 3)\n"
-CALLS = "from sums import pairs\n\n\ndef test_few():\n    assert pairs([0.1, 0.2], 6) > 6\n"
+CALLS = "from sums import pairs\n\n\ndef test_few():\n    assert pairs([5, 5, 0.1], 1) > 4\n"
 
 
 @pytest.mark.timeout(700)
@@ -813,7 +808,7 @@ def test_behaviour_alone_is_verified_without_measuring(project):
 @pytest.mark.timeout(700)
 def test_floats_may_be_apart_as_far_as_a_flag_or_a_comment_allows(project):
     def verdict(*more):
-        words = ("--target", *TARGET, "--behaviour-only", "--generated", "5", "--json")
+        words = ("--target", *TARGET, "--behaviour-only", "--generated", "0", "--json")
         draft = str(project.file("draft.py", NEAR))
         return project("verify", draft, *words, *more).rows[0]["candidates"][0]["verdict"]
 
