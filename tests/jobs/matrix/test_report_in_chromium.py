@@ -76,7 +76,7 @@ class Opened:
         sync_api.expect(self.page.locator("#count")).to_have_text(count)
 
 
-@pytest.mark.parametrize(("cells", "scheme", "width"), [(90, "dark", 800), (6_000, "light", 1400)])
+@pytest.mark.parametrize(("cells", "scheme", "width"), [(90, "dark", 800), (1_200, "light", 1400)])
 def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(
     browser, tmp_path, cells, scheme, width
 ):
