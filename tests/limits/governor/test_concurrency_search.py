@@ -98,7 +98,24 @@ def test_a_limit_that_halves_is_not_taken_for_the_same():
     calls.accepted()
     calls.rejected()
     assert calls.search.limit == 1
-    assert accepted_until_trial(calls) == first
+    assert accepted_until_trial(calls) <= first
+
+
+def test_more_are_tried_sooner_and_more_often_after_fewer_were_taken_than_before():
+    steady, fallen = Calls(known=31), Calls(known=61)
+    steady.rejected()
+    fallen.rejected()
+    fallen.accepted()
+    while fallen.search.limit > steady.search.limit:
+        fallen.search.reject(fallen.serial + 1, fallen.serial + 1, 30, NO_WAIT)
+        fallen.accepted()
+    waits = []
+    for calls in (steady, fallen):
+        before = [accepted_until_trial(calls)]
+        calls.rejected()
+        waits.append([*before, accepted_until_trial(calls)])
+    assert waits[1][0] <= waits[0][0] / 2
+    assert waits[1][1] / waits[1][0] < waits[0][1] / waits[0][0]
 
 
 def test_a_number_that_was_accepted_is_kept_if_more_are_too_many():

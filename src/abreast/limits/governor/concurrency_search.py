@@ -3,6 +3,8 @@
 from math import inf
 
 _CALLS_BEFORE_TRIAL = 60  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_TRIAL_OF_FALLEN = 30  # if more were accepted before
+_FALLEN_INTERVAL_GROWTH = 2
 _CALLS_BEFORE_TRIAL_OF_GUESS = 5  # after a cut to fewer than were rejected
 _TRIAL_INTERVAL_GROWTH = 3  # how much rarer trials become with each that fails
 _MAX_CALLS_BEFORE_TRIAL = 540
@@ -36,6 +38,7 @@ class ConcurrencySearch:
         self._step = 1  # by which the limit grows next, after one more was accepted
         self._calls_before_trial = _CALLS_BEFORE_TRIAL
         self._limit_reached_at = -inf
+        self._fallen_from = 0  # what was accepted before the provider took fewer
         self._rejections_alone = 0  # rejections in a row while no other call was in flight
         self.hold = -inf
 
@@ -142,17 +145,25 @@ class ConcurrencySearch:
         before, self._accepted_at_limit, self._accepted_beyond = self._last_ceiling, 0, 0
         if before is not None and self.limit > before:
             flying = max(flying, before)  # only what was tried is too much
-        elif self._rejections_in_row:  # far fewer are accepted than before
-            flying -= min(flying // 2, 2 ** min(self._rejections_in_row, 10) - 1)
+            if before >= self._fallen_from:
+                self._fallen_from = 0
+        else:
+            self._fallen_from = max(self._fallen_from, before or 0)
+            if self._rejections_in_row:  # far fewer are accepted than before
+                flying -= min(flying // 2, 2 ** min(self._rejections_in_row, 10) - 1)
         self._cut(flying)
+        has_fallen = self._fallen_from > self.limit
         if self._rejections_in_row:
             self._calls_before_trial = _CALLS_BEFORE_TRIAL_OF_GUESS
         elif before is not None and abs(flying - before) <= int(_ABOUT_THE_SAME * before):
+            growth = _FALLEN_INTERVAL_GROWTH if has_fallen else _TRIAL_INTERVAL_GROWTH
             self._calls_before_trial = min(
-                _MAX_CALLS_BEFORE_TRIAL, _TRIAL_INTERVAL_GROWTH * self._calls_before_trial
+                _MAX_CALLS_BEFORE_TRIAL, growth * self._calls_before_trial
             )
         else:
-            self._calls_before_trial = _CALLS_BEFORE_TRIAL
+            self._calls_before_trial = (
+                _CALLS_BEFORE_TRIAL_OF_FALLEN if has_fallen else _CALLS_BEFORE_TRIAL
+            )
         self._rejections_in_row += 1
         return True
 
