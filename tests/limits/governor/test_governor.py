@@ -299,6 +299,48 @@ def test_a_call_is_rejected_beside_those_in_flight_when_it_was_sent():
     assert governor.search.limit == 8
 
 
+def told(left, reset=30.0):
+    """Headers of one rate of 60 a minute."""
+    return {"requests": HeaderFacts(60, left, reset)}
+
+
+@pytest.mark.parametrize(("left", "hit"), [(40, "concurrency"), (1, "requests")])
+def test_a_rejection_without_a_name_is_not_about_a_rate_of_which_headers_show_enough(left, hit):
+    governor = Governor(known=KnownLimits(flying=9))
+    for number in range(20):
+        permit = sent(governor, number * 1.0, 1)[0]
+        now = number + 0.5
+        governor.answered(permit, now, ONE, told(59 - number, 20.0 - number))
+    permit = sent(governor, 20.0, 1)[0]
+    assert governor.resolve(None, permit, told(left), 7.0) == hit
+
+
+def test_a_call_that_was_overtaken_is_not_taken_for_one_beside_few():
+    hits = []
+    for later in (10.01, 10.5):  # when two more calls were sent
+        governor = Governor(known=KnownLimits(flying=3))
+        first = [sent(governor, number * 0.2, 1)[0] for number in range(3)]
+        governor.rejected(first[2], 0.7, "concurrency", None, {})
+        for permit in first[:2]:
+            governor.answered(permit, 1.0, ONE, {})
+        permit = governor.send(ONE, 10.0)
+        governor.send(ONE, later)
+        governor.send(ONE, later)
+        hits.append(governor.resolve(None, permit, {}, None))
+    assert hits == ["concurrency", "requests"]
+
+
+def test_a_limit_that_is_named_is_believed_beside_headers_that_are_not():
+    governor = Governor(known=KnownLimits(flying=9))
+    wrong = {"requests": HeaderFacts(60, 50, 5.0), "tokens": HeaderFacts(9_000, 50.0, 5.0)}
+    permit = governor.send(ONE, 0.0)
+    assert governor.resolve("requests", permit, wrong, 1.0) == "tokens"
+    lie = {"tokens": HeaderFacts(9_000, 9_000, 0.0)}
+    governor.rejected(permit, 0.1, "tokens", 1.0, lie)
+    permit = governor.send(ONE, 2.0)
+    assert governor.resolve("requests", permit, wrong, 1.0) == "requests"
+
+
 def test_a_rejection_that_names_no_limit_but_a_wait_is_about_a_rate():
     governor = Governor(known=KnownLimits(flying=9))
     permit = sent(governor, 0.0, 1)[0]

@@ -14,7 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from abreast.core.outcome import Usage
 from abreast.limits.governor.concurrency_search import ConcurrencySearch
-from abreast.limits.governor.rate_estimate import HEADER_INTERVAL, HeaderFacts, RateEstimate
+from abreast.limits.governor.rate_estimate import (
+    HEADER_INTERVAL,
+    OVERTAKING,
+    HeaderFacts,
+    RateEstimate,
+)
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.limit import Need, WaitingLine
 
@@ -223,17 +228,19 @@ class Governor:
         a rate if the server asks for a wait, else the number in flight; but a call that is rejected
         beside fewer others than were accepted before was sent too soon.
         """
+        permit = self._with_overtaking(permit)
         missing: list[Dimension] = [
             name for name, facts in told.items() if facts.left < permit.costs.get(name, 0.0)
         ]
         if hit is not None:
             is_wrong = hit != CONCURRENCY and hit in told and hit not in missing
-            return missing[0] if is_wrong and missing else hit
+            right = [name for name in missing if self._rate_estimate(name).trusted]
+            return right[0] if is_wrong and right else hit
         if missing:
             return missing[0]
         accepted = self.search.accepts(permit.beside, permit.serial)
         if (
-            wait is None
+            (wait is None or self._has_room(permit, told))
             and any(self._rate_estimate(name).trusted for name in told)
             and not (accepted and permit.beside < _FEWER * self.search.limit)
         ):
@@ -246,6 +253,22 @@ class Governor:
                 self.search.forgive()
             return "requests"
         return CONCURRENCY
+
+    def _has_room(self, permit: CallPermit, told: LimitHeaders) -> bool:
+        """Whether headers that have proved right so far show clearly enough for a call."""
+        return all(
+            self._rate_estimate(name).has_clear_room(permit.serial, permit.sent, facts)
+            for name, facts in told.items()
+        )
+
+    def _with_overtaking(self, permit: CallPermit) -> CallPermit:
+        """The call, beside those too that were sent a moment later: they may have come before."""
+        later = 0
+        for each in reversed(self._flying.values()):
+            if each.serial <= permit.serial:
+                break
+            later += each.sent <= permit.sent + OVERTAKING * self._second
+        return permit._replace(beside=permit.beside + later)
 
     def _is_about_flying(self, permit: CallPermit) -> bool:
         """Whether rejections without a name came only while many calls were in flight.

@@ -15,7 +15,7 @@ from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
 
 HEADER_INTERVAL = 0.1  # seconds between two headers that are read
-_JITTER = 0.05  # seconds between the arrivals of calls that were sent together
+OVERTAKING = 0.05  # seconds between the arrivals of calls that were sent together
 _MOST_IN_BUCKET = 1.02  # of a header's limit: what is left, and what comes back until it is full
 _NEARLY_ALL = 0.93  # of a header's limit: an estimate above it means that no one else uses the rate
 _MEASURED_CALLS = 10  # at least so many, for a measurement of the rate by headers
@@ -32,6 +32,7 @@ _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _DOUBLINGS = 6  # of that growth, in so many calls
 _EXPLAINED = 3  # rejections, by which it is known how the server counts
 _MORE = 2  # calls more than were possible: the rate is higher than it was
+_CLEARLY, _CLEAR_PART = 3, 0.1  # calls, and the part of a limit, that are clearly enough
 _AGREES = 0.95  # of a rate: one that differs by less is the same
 
 
@@ -57,7 +58,7 @@ class RateEstimate:
         self.second = minute / 60
         self._is_given = rate is not None
         self._even = even
-        self.copy = CounterCopy(minute, 0.0 if self._is_given else _JITTER * self.second)
+        self.copy = CounterCopy(minute, 0.0 if self._is_given else OVERTAKING * self.second)
         self.rate: float | None = None  # per second
         self.limit: float | None = None  # per minute, by headers
         self.trusted = True  # headers have proved right so far
@@ -317,6 +318,12 @@ class RateEstimate:
             return
         self._find_kind(header, serial, sent)
         self._believe(header, serial, sent)
+
+    def has_clear_room(self, serial: int, sent: float, header: HeaderFacts) -> bool:
+        """Whether a header shows much more than a call needs, and the calls so far agree."""
+        enough = max(_CLEARLY * self.mean, _CLEAR_PART * header.limit)
+        counted = self.copy.left_after(serial, sent)
+        return self.trusted and enough <= header.left < header.limit and enough <= counted < inf
 
     def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
         copy = self.copy
