@@ -78,11 +78,44 @@ def test_a_fixed_minute_that_began_with_the_run_is_recognised_later():
     estimate.update_from_header(HeaderFacts(60, 57, 53.9), 3, 6.0)  # a little earlier
     assert estimate.copy.sent.boundary == pytest.approx(59.9)
     send(estimate, 4, 7.0)
-    estimate.update_from_header(HeaderFacts(60, 56, 60.0), 4, 7.0)  # it slides after all
+    estimate.update_from_header(HeaderFacts(60, 56, 60.0), 4, 7.0)  # it may be an old one
+    assert estimate.copy.sent.boundary == pytest.approx(59.9)
+    send(estimate, 5, 27.0)
+    estimate.update_from_header(HeaderFacts(60, 55, 60.0), 5, 27.0)  # it slides after all
     assert estimate.copy.sent.boundary is None
-    send(estimate, 5, 8.0)
-    estimate.update_from_header(HeaderFacts(60, 56, 0.0), 5, 8.0)  # that says nothing
+    send(estimate, 6, 28.0)
+    estimate.update_from_header(HeaderFacts(60, 55, 0.0), 6, 28.0)  # that says nothing
     assert estimate.copy.sent.boundary is None
+
+
+def test_an_old_header_does_not_add_to_what_a_minute_allows():
+    estimate = started(HeaderFacts(60, 59, 60.0))
+    for serial in range(2, 40):
+        send(estimate, serial, 1.0)
+    estimate.update_from_header(HeaderFacts(60, 59, 60.0), 39, 1.0)  # as of the first call
+    assert estimate.copy.amount == 60
+    assert len(send_all(estimate, 40, 1.1, 59.0)) == 21
+
+
+def test_an_answer_to_an_early_call_does_not_bring_back_a_limit_that_has_fallen():
+    estimate = started(HeaderFacts(60, 9, 1.0))
+    calls = [send(estimate, serial, float(serial)) for serial in range(2, 8)]
+    estimate.update_limit(30, 7)
+    assert estimate.reject(calls[-1], 8.0, 1.0, HeaderFacts(30, 0, 20.0))
+    estimate.update_from_header(HeaderFacts(60, 5, 5.0), 4, 4.0)
+    assert estimate.per_minute == 30
+    assert estimate.limit == 30
+
+
+def test_a_doubted_limit_that_changes_changes_what_was_found():
+    estimate = started(HeaderFacts(60, 9, 1.0))
+    call = send(estimate, 2, 1.0)
+    estimate.reject(call, 1.0, 1.0, HeaderFacts(60, 30, 1.0))
+    assert not estimate.trusted
+    found = estimate.per_minute
+    send(estimate, 3, 5.0)
+    estimate.update_from_header(HeaderFacts(30, 9, 1.0), 3, 5.0)
+    assert estimate.per_minute == pytest.approx(found / 2)
 
 
 def test_a_reset_too_short_for_a_bucket_is_the_end_of_a_fixed_minute():
@@ -117,7 +150,7 @@ def test_a_limit_that_changes_changes_the_rate():
 
 def test_the_amount_of_a_minute_changes_with_the_limit():
     estimate = started(HeaderFacts(60, 59, 20.0))
-    estimate.update_limit(120)
+    estimate.update_limit(120, 99)
     assert estimate.per_minute == pytest.approx(120)
 
 

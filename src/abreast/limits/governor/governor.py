@@ -197,7 +197,7 @@ class Governor:
             self._rate_estimate(hit, permit.costs)
         for name, facts in told.items():
             if self._is_per_minute(facts):
-                self._rate_estimate(name).update_limit(facts.limit)
+                self._rate_estimate(name).update_limit(facts.limit, permit.serial)
         for name, estimate in self.paces.items():
             if name == hit:
                 call = SentCall(permit.serial, permit.sent, permit.costs.get(name, 0.0))

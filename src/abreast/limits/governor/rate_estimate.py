@@ -32,6 +32,8 @@ _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _DOUBLINGS = 6  # of that growth, in so many calls
 _EXPLAINED = 3  # rejections, by which it is known how the server counts
 _MORE = 2  # calls more than were possible: the rate is higher than it was
+_OLDEST = 0.2  # of a minute: no header is older
+_AGREES_WITH_HEADER = 0.9  # of its limit: what is found beside it is the same
 _CLEARLY, _CLEAR_PART = 3, 0.1  # calls, and the part of a limit, that are clearly enough
 _AGREES = 0.95  # of a rate: one that differs by less is the same
 
@@ -70,6 +72,7 @@ class RateEstimate:
         self._last_serial = 0
         self._reserve = 0.0  # what rejections have taught to leave unused
         # Headers: where the measurement of the rate began.
+        self._limit_serial = 0  # the call whose header the limit is from
         self._newest_header = 0  # the call whose header was read
         self._measured_from: tuple[float, float, float] | None = None  # time, left, spent
         self._seen_rate: float | None = None  # by the last measurement
@@ -287,12 +290,20 @@ class RateEstimate:
 
     # --- headers
 
-    def update_limit(self, limit: float) -> None:
-        """Use the limit that a header gives."""
+    def update_limit(self, limit: float, serial: int) -> None:
+        """Use the limit that a header gives, unless that of a later call is known."""
+        if serial < self._limit_serial:
+            return
+        self._limit_serial = serial
         if self.limit is not None and abs(limit - self.limit) <= 0.01 * self.limit:
             return
-        if self.limit and not self.copy.is_bucket:
-            self.copy.amount *= limit / self.limit
+        change = limit / self.limit if self.limit else 1.0
+        if not self.copy.is_bucket:
+            self.copy.amount *= change
+        if not self.trusted and self.rate is not None and change != 1.0:
+            self._set_rate(self.rate * change)
+            self._highest = inf
+            self._record.clear()
         self.limit = limit
         self._most_left = 0.0
         if self.trusted:
@@ -305,11 +316,15 @@ class RateEstimate:
             return
         self._newest_header = serial
         if serial >= self._trusted_from:
-            self.trusted, self._trusted_from = True, inf
-            self.limit = None
-        self.update_limit(header.limit)
-        if not self.trusted:
+            self._trusted_from = serial + self._doubted_calls
+            if (self.per_minute or 0.0) >= _AGREES_WITH_HEADER * header.limit:
+                self.trusted, self._trusted_from = True, inf
+                self.limit = None
+        self.update_limit(header.limit, serial)
+        if not self.trusted or self.limit is None:
             return
+        if serial < self._limit_serial and abs(header.limit - self.limit) > 0.01 * self.limit:
+            return  # it is about limits that have changed since
         if self.copy.is_bucket:
             self._learn_capacity(header, self.copy.sent.cost_of(serial))
         if serial <= self.copy.anchor_serial:
@@ -333,6 +348,8 @@ class RateEstimate:
         counted = copy.left_after(serial, sent)
         fraction = min(max(counted - header.left, 0.0), 0.999) if counted < inf else 0.0
         copy.anchor(serial, sent, header.left + fraction)
+        if not copy.is_bucket:  # what is left in an old header may have been used since
+            copy.amount = min(copy.amount, header.limit)
 
     def _learn_capacity(self, header: HeaderFacts, cost: float) -> None:
         """Learn how much a full bucket holds: what is left and what is missing, at first."""
@@ -398,10 +415,11 @@ class RateEstimate:
         boundary = self.copy.sent.boundary
         if boundary is not None:
             shift = (ends - boundary) % self.minute
-            if min(shift, self.minute - shift) > self.second:
+            if shift > self.minute / 2 and not is_sliding:
+                self.copy.sent.boundary = ends  # earlier than was thought
+            elif shift > _OLDEST * self.minute and shift < self.minute - self.second:
                 self.copy.sent.boundary = None if is_sliding else ends
-            elif shift > self.minute / 2:
-                self.copy.sent.boundary = ends  # a little earlier than was thought
+            # A header that is old shows an end that is a little too late.
         elif not is_sliding or (
             last is not None
             and sent - last[0] > 2 * self.second

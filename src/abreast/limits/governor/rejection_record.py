@@ -69,6 +69,10 @@ class RejectionRecord:
         """Forget all but the last: the limit that explained them has changed."""
         self._rejections = self._rejections[-1:]
 
+    def clear(self) -> None:
+        """Forget all: the limits have changed since."""
+        self._rejections = []
+
     def accept_again(self, at: float) -> None:
         """Record that a call was accepted after several rejections: a minute may begin then."""
         self._accepted_again = [*self._accepted_again, at][-2:]
