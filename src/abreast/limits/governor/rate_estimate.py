@@ -4,11 +4,12 @@ What is known comes from the user, from headers as long as they prove right, and
 after each of them nothing was left, and what was accepted between two of them is the rate.
 """
 
-from math import exp2, floor, inf, sqrt
+from math import floor, inf, sqrt
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
 from abreast.limits.governor.minute_trial import MinuteTrial
+from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
 from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
 from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall
@@ -22,20 +23,13 @@ _MEASURED_CALLS = 10  # at least so many, for a measurement of the rate by heade
 _BUCKET_SPEED = 4  # times the rate: how fast is used what was saved up
 _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
-_GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
-_FAST_GROWTH = 0.25  # if next to nothing was measured
 _MOST_SURPRISES, _SOON = 3, 50  # rejections in spite of headers, within so many calls each
-_PATIENCE, _MOST_PATIENCE = 16.0, 800.0  # calls that pass before a rate is tried faster
-_CALLS_IF_SURE = 8.0  # before a faster trial, divided by how uncertain a rate is
-_CALLS_OF_CALLS = 20  # before a faster trial, for each call by which a rate is known
 _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
-_DOUBLINGS = 6  # of that growth, in so many calls
 _EXPLAINED = 3  # rejections, by which it is known how the server counts
 _MORE = 2  # calls more than were possible: the rate is higher than it was
 _OLDEST = 0.2  # of a minute: no header is older
 _AGREES_WITH_HEADER = 0.9  # of its limit: what is found beside it is the same
 _CLEARLY, _CLEAR_PART = 3, 0.1  # calls, and the part of a limit, that are clearly enough
-_AGREES = 0.95  # of a rate: one that differs by less is the same
 
 
 class HeaderFacts(NamedTuple):
@@ -94,10 +88,7 @@ class RateEstimate:
         self._needs_fit = False
         self._is_reached = False  # it makes the next call wait
         self._was_reached = False  # it has made a call wait in the last minute
-        self._passed = 0  # calls that waited, since nothing was left
-        self._patience = _PATIENCE  # calls that pass before the speed grows by `_uncertainty`
-        self._highest = inf  # rate by which the last rejections are explained
-        self._uncertainty = _FAST_GROWTH  # how much faster than measured the rate may be
+        self._trial = RateTrial()
         self._quiet_since = 0.0
         self._is_sure = True  # of a minute's amount: more than one rejection tells of it
         self._minute_trial = MinuteTrial()
@@ -127,7 +118,7 @@ class RateEstimate:
         """Begin with a rate per minute that was accepted in an earlier run."""
         self._set_rate(rate / self.minute, max(1.0, rate / self.minute * self.second))
         self.copy.anchor(0, 0.0, self.copy.capacity)
-        self._patience, self._uncertainty = _MOST_PATIENCE, _GROWTH
+        self._trial.expect()
 
     def _set_rate(self, rate: float, capacity: float | None = None) -> None:
         self.rate = self.copy.rate = self.copy.speed = rate
@@ -177,12 +168,11 @@ class RateEstimate:
             return
         if self.copy.is_bucket:
             self._notice_more(now)
-            doublings = min(10.0, _DOUBLINGS * self._passed / self._patience)
-            growth = max(self._uncertainty, 1 / self._patience) * (exp2(doublings) - 1.0)
+            growth = self._trial.growth
             rate, most = self.rate or 0.0, self._most
             if growth >= 1.0 and rate < most:
                 self._set_rate(min(2 * rate, most))
-                self._passed = 0
+                self._trial.begin_anew()
                 self._hurry()
             else:
                 self.copy.speed = max(rate, min(rate * (1.0 + growth), most))
@@ -194,12 +184,12 @@ class RateEstimate:
             if self._was_reached:
                 self._was_reached = False
                 if self._minute_trial.is_due():
-                    self._minute_trial.begin(self._uncertainty)
+                    self._minute_trial.begin(self._trial.uncertainty)
                     self._try_more()
 
     def _try_more(self) -> None:
         """Let more go in a minute than was accepted so far, of requests at least one."""
-        least = 1.0 if self._even else 0.0
+        least = 1.0 if self._even else self.mean
         self._allow(self._minute_trial.enlarge(self.copy.amount, least))
 
     @property
@@ -213,11 +203,11 @@ class RateEstimate:
 
     def _notice_more(self, now: float) -> None:
         """Try faster soon if more was accepted than a bucket of the highest rate would have had."""
-        if self._last_empty is not None and self._highest < inf:
+        if self._last_empty is not None and self._trial.highest < inf:
             since, spent = self._last_empty
             spent = self.copy.sent.spent - spent
-            if spent > self._highest * (now - since) + _MORE * self.mean:
-                self._highest = inf
+            if spent > self._trial.highest * (now - since) + _MORE * self.mean:
+                self._trial.highest = inf
                 self._record.forget()
                 self._hurry()
 
@@ -227,11 +217,11 @@ class RateEstimate:
         Before what was saved up is used, nothing is learned of it.
         """
         saved = (
-            (self.rate or 0.0) * self.minute / self.mean
+            min((self.rate or 0.0) * self.minute, self._first_burst or inf) / self.mean
             if self.copy.capacity < inf and self.mean
             else 0.0
         )
-        self._patience, self._uncertainty = max(_PATIENCE, saved), _FAST_GROWTH
+        self._trial.hurry(saved)
 
     # --- observations
 
@@ -245,7 +235,7 @@ class RateEstimate:
         self._minute_trial.send(self.copy.sent.used, now)
         self._last_serial = serial
         if self._is_reached:
-            self._passed += 1
+            self._trial.send()
             self._is_reached = False
             self._was_reached = True
         self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
@@ -259,7 +249,8 @@ class RateEstimate:
         if most is not None and not self._is_given:
             times = _BUCKET_SPEED if self.copy.is_bucket else _WINDOW_SPEED
             base = max(self._spaced_until, now - self.copy.jitter)
-            fastest = times * max(most / self.minute, self.copy.speed, 1e-9)
+            speed = self.copy.speed if self.copy.is_bucket else 0.0
+            fastest = times * max(most / self.minute, speed, 1e-9)
             self._spaced_until = base + cost / fastest
         if self._probe_pending and now >= self.hold:
             self._probe, self._probe_pending = now, False
@@ -302,7 +293,7 @@ class RateEstimate:
             self.copy.amount *= change
         if not self.trusted and self.rate is not None and change != 1.0:
             self._set_rate(self.rate * change)
-            self._highest = inf
+            self._trial.scale(change)
             self._record.clear()
         self.limit = limit
         self._most_left = 0.0
@@ -467,7 +458,7 @@ class RateEstimate:
                 self.copy.anchor_bucket(serial, sent, 0.0)
         if self._last_empty is None or spent > self._last_empty[1]:
             self._last_empty = (sent, spent)
-        self._passed = 0
+        self._trial.begin_anew()
         self._quiet_since = now
         self._minute_trial.reject()
         self._hold_for(self._wait_of(wait, is_probe=is_probe), now, header)
@@ -502,7 +493,7 @@ class RateEstimate:
         They are old, and the limit is right; or, if nothing at all was used by them, all is wrong.
         """
         self.trusted, self._trusted_from = False, inf
-        self._patience, self._uncertainty = _PATIENCE, _FAST_GROWTH
+        self._trial.doubt()
         if header.left >= 0.95 * header.limit - cost:
             self.rate = None
             self.copy.is_bucket, self.copy.capacity = True, inf
@@ -567,21 +558,13 @@ class RateEstimate:
         rate = min(max(before, found.low), found.high)
         if found.rejections > 1 and found.high < inf:
             rate = (found.low + found.high) / 2
-            agrees = found.low * _AGREES <= before <= found.high / _AGREES
-            self._uncertainty = min(_FAST_GROWTH, max(0.0, found.high - found.low) / rate / 2)
-            self._be_patient(found, agrees=agrees)
+            calls = self._record.calls_since(found.rejections)
+            self._trial.confirm(rate, before, found, calls)
         elif found.high < inf:
             self._hurry()
-        self._highest = found.high
+        self._trial.highest = found.high
         self._set_rate(rate)
         self.copy.capacity = capacity
-
-    def _be_patient(self, found: Explanation, *, agrees: bool) -> None:
-        """Try less often, the more rejections are explained by one limit, and the closer."""
-        patience = 3 * self._patience if agrees else _PATIENCE * 3.0 ** (found.rejections - 2)
-        if_sure = _CALLS_IF_SURE / max(self._uncertainty, 1 / _MOST_PATIENCE)
-        most = _CALLS_OF_CALLS * self._record.calls_since(found.rejections)
-        self._patience = min(max(patience, min(if_sure, most)), _MOST_PATIENCE)
 
     def _use_minutes(self, found: Explanation, boundary: float | None) -> None:
         self.copy.is_bucket, self.copy.sent.boundary = False, boundary
@@ -593,7 +576,7 @@ class RateEstimate:
             self._minute_trial.wait_longer()
         else:
             self._minute_trial.wait_least()
-        self._uncertainty = _GROWTH
+        self._trial.uncertainty = SLOW_GROWTH
         self._is_sure = is_sure
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
