@@ -465,3 +465,32 @@ def test_calls_of_long_ago_are_forgotten():
     copy.settle(1, 9.0)
     assert copy.sent.cost_of(1) == 0.0
     assert copy.sent.spent == 7.0 + 699 * 5.0  # as it was last known
+
+
+def test_a_new_minute_is_used_no_faster_because_of_a_rate_that_was_believed_before():
+    counts = []
+    for speed in (1.0, 1_000.0):
+        estimate = started(HeaderFacts(600, 599, 20.0))
+        estimate.copy.speed = speed
+        counts.append(len(send_all(estimate, 2, 0.1, 1.1)))
+    assert counts[0] == counts[1] < 300
+
+
+def test_a_minute_counted_in_tokens_is_tried_larger_by_a_call_at_least():
+    estimate = RateEstimate(even=False)
+    for minute in (0.0, 60.0):
+        for number in range(4):
+            call = send(estimate, int(minute) + number + 1, minute + 0.5 + 0.1 * number, 10.0)
+        estimate.reject(call, call.at, minute + 60.2 - call.at)
+        estimate.passed(call.at + 0.01)
+    estimate.refusal(10.0, 121.0)
+    assert not estimate.copy.is_bucket
+    amount = estimate.copy.amount
+    most = 0
+    for minute in range(120, 600, 60):
+        times = send_all(estimate, 10 * minute, minute + 1.4, minute + 59.0, 10.0)
+        for at in times:
+            estimate.passed(at)
+        most = max(most, len(times))
+    assert amount < 40
+    assert most >= 4
