@@ -299,6 +299,20 @@ def test_a_call_is_rejected_beside_those_in_flight_when_it_was_sent():
     assert governor.search.limit == 8
 
 
+def test_a_minute_that_allows_no_more_than_was_rejected_is_given_up():
+    found = play_random(9605000260)
+    assert found.lost == 0
+    assert found.share > 0.5
+    assert found.rejected < 20
+
+
+def test_calls_larger_than_thought_are_not_turned_away_again_and_again():
+    found = play_random(9420000290)
+    assert found.lost == 0
+    assert found.share > 0.85
+    assert found.rejected < 40
+
+
 def told(left, reset=30.0):
     """Headers of one rate of 60 a minute."""
     return {"requests": HeaderFacts(60, left, reset)}
@@ -328,6 +342,18 @@ def test_a_call_that_was_overtaken_is_not_taken_for_one_beside_few():
         governor.send(ONE, later)
         hits.append(governor.resolve(None, permit, {}, None))
     assert hits == ["concurrency", "requests"]
+
+
+def test_what_a_rejected_call_would_have_taken_is_known_when_it_is_answered():
+    costs = {"requests": 1.0, "tokens": 200.0, "input": 100.0, "output": 100.0}
+    governor = Governor(known=KnownLimits(flying=9))
+    permit = governor.send(costs, 0.0)
+    enough = {"tokens": HeaderFacts(6_000, 2_000, 40.0)}
+    governor.rejected(permit, 0.1, "tokens", 1.0, enough)
+    assert not governor.paces["tokens"].trusted
+    again = governor.send(costs, 2.0)
+    governor.answered(again, 3.0, {**costs, "tokens": 2_500.0}, {})
+    assert governor.paces["tokens"].trusted
 
 
 def test_a_limit_that_is_named_is_believed_beside_headers_that_are_not():

@@ -107,6 +107,19 @@ def test_an_answer_to_an_early_call_does_not_bring_back_a_limit_that_has_fallen(
     assert estimate.limit == 30
 
 
+@pytest.mark.parametrize(("took", "is_believed"), [(1_900.0, False), (2_500.0, True)])
+def test_a_header_is_believed_again_if_the_rejected_call_was_larger_than_thought(took, is_believed):
+    estimate = started(HeaderFacts(6_000, 5_900, 1.0), even=False, cost=100.0)
+    for serial in range(2, 40):
+        send(estimate, serial, 0.1, 100.0)
+    call = send(estimate, 40, 1.0, 100.0)
+    estimate.reject(call, 1.0, 1.0, HeaderFacts(6_000, 2_000, 40.0))
+    assert not estimate.trusted
+    send(estimate, 41, 5.0, 100.0)
+    estimate.settle_rejected(40, took)  # 2,000 were left
+    assert estimate.trusted == is_believed
+
+
 def test_a_doubted_limit_that_changes_changes_what_was_found():
     estimate = started(HeaderFacts(60, 9, 1.0))
     call = send(estimate, 2, 1.0)
@@ -116,6 +129,20 @@ def test_a_doubted_limit_that_changes_changes_what_was_found():
     send(estimate, 3, 5.0)
     estimate.update_from_header(HeaderFacts(30, 9, 1.0), 3, 5.0)
     assert estimate.per_minute == pytest.approx(found / 2)
+
+
+def test_a_call_that_is_rejected_again_is_given_more_room():
+    waits = []
+    for rejections in (1, 2, 3):
+        estimate = started(HeaderFacts(6_000, 900, 1.0), even=False, cost=100.0)
+        serial = 2
+        for _ in range(rejections):
+            call = send(estimate, serial, 1.0, 100.0)
+            estimate.reject(call, 1.0, 1.0, HeaderFacts(6_000, 0, 10.0))
+            serial += 1
+        now = estimate.hold
+        waits.append(estimate.refusal(100.0, now) - 1.0)
+    assert waits[0] < waits[1] < waits[2]
 
 
 def test_a_reset_too_short_for_a_bucket_is_the_end_of_a_fixed_minute():
@@ -494,3 +521,15 @@ def test_a_minute_counted_in_tokens_is_tried_larger_by_a_call_at_least():
         most = max(most, len(times))
     assert amount < 40
     assert most >= 4
+
+
+def test_a_minute_that_was_guessed_before_the_first_header_is_given_up_for_a_bucket():
+    estimate = RateEstimate()
+    for serial in range(1, 6):
+        call = send(estimate, serial, 0.1 * serial)
+    estimate.reject(call, 0.5, 27.0)
+    assert not estimate.copy.is_bucket
+    send(estimate, 6, 28.0)
+    estimate.update_from_header(HeaderFacts(97, 2, 0.6), 6, 28.0)
+    assert estimate.copy.is_bucket
+    assert len(send_all(estimate, 7, 28.1, 88.0)) > 80

@@ -12,6 +12,7 @@ from abreast.limits.governor.rejection_fit import (
     explain_minutes,
     spans_of,
 )
+from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall, leaves_at
 
 JITTER = 0.05
@@ -81,3 +82,20 @@ def test_very_many_calls_between_two_rejections_still_bound_the_rate():
     assert found.rejections == 2
     assert found.low >= 1.3 / 1.05
     assert found.high <= 1.3 * 1.05
+
+
+def test_of_rejections_in_a_row_the_first_and_the_last_are_remembered():
+    record = RejectionRecord(tolerance=0.02)
+    for serial in range(5):
+        record.add(RejectedCall(serial, float(serial), 1.0, None), again=serial > 1)
+    record.add(RejectedCall(9, 9.0, 1.0, None))
+    assert record.calls_since(2) == 9 - 4
+    assert record.calls_since(3) == 9
+
+
+def test_what_a_rejected_call_would_have_taken_replaces_what_was_thought():
+    record = RejectionRecord(tolerance=0.02)
+    record.add(RejectedCall(7, 7.0, 1.0, None))
+    assert not record.settle(6, 3.0)
+    assert record.settle(7, 3.0)
+    assert record.last.cost == 3.0

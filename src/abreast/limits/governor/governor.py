@@ -111,6 +111,9 @@ class Governor:
         self._flying: dict[int, CallPermit] = {}
         self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
         self._serial = 0
+        # Calls that were rejected, by their input; and calls in flight that were rejected before.
+        self._to_retry: dict[float, tuple[int, ...]] = {}
+        self._retries: dict[int, tuple[int, ...]] = {}
         self._unnamed_is_rate = False  # rejections that name no limit have proved to be of a rate
         self._unnamed_is_flying = False  # or of the number in flight
         self._unnamed: list[CallPermit] = []  # the last of them; one for each herd
@@ -146,6 +149,10 @@ class Governor:
         """Record that a call is sent and return its permit."""
         self._serial += 1
         permit = CallPermit(self._serial, now, costs, len(self._flying))
+        if self._to_retry:
+            before = self._to_retry.pop(_size_of(costs), None)
+            if before is not None:
+                self._retries[permit.serial] = before
         for name, estimate in self._gates:
             estimate.send(self._serial, costs.get(name, 0.0), now)
         self._flying[permit.serial] = self._undecided[permit.serial] = permit
@@ -159,6 +166,10 @@ class Governor:
                 self.paces[name].settle(permit.serial, cost)
             if name in self._allowed:
                 self._allowed[name].settle(permit.serial, cost)
+        for serial in self._retries.pop(permit.serial, ()):
+            for name, cost in used.items():
+                if name in self.paces:
+                    self.paces[name].settle_rejected(serial, cost)
         if told:
             self._headers_read_at = permit.sent
         for name, facts in told.items():
@@ -175,6 +186,7 @@ class Governor:
 
     def failed(self, permit: CallPermit, now: float) -> None:
         """Record that a call was accepted by the server, and failed."""
+        self._retries.pop(permit.serial, None)
         self._flying.pop(permit.serial, None)
         if self._undecided.pop(permit.serial, None) is not None:
             self._accept(permit, now)
@@ -182,6 +194,7 @@ class Governor:
     def withdraw(self, permit: CallPermit) -> None:
         """Record that a call was not sent, or that the server's decision will never be known."""
         self._flying.pop(permit.serial, None)
+        self._retries.pop(permit.serial, None)
         if self._undecided.pop(permit.serial, None) is not None:
             for _, estimate in self._gates:
                 estimate.settle(permit.serial, 0.0)
@@ -190,6 +203,12 @@ class Governor:
         self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
     ) -> bool:
         """Record a rejection: at what, and the server's wait; return whether that is news."""
+        self._to_retry[_size_of(permit.costs)] = (
+            *self._retries.pop(permit.serial, ()),
+            permit.serial,
+        )
+        if len(self._to_retry) > _REMEMBERED:
+            del self._to_retry[next(iter(self._to_retry))]
         self._flying.pop(permit.serial, None)
         self._undecided.pop(permit.serial, None)
         news = False
@@ -440,6 +459,11 @@ class GovernorLimit:
                 self.governor.withdraw(handed)
             else:
                 self.governor.failed(handed, now)
+
+
+def _size_of(costs: Costs) -> float:
+    """What is known of a call before it is answered: a retry of it has the same."""
+    return costs.get("input", costs.get("tokens", 1.0))
 
 
 def _costs(need: Need) -> Costs:

@@ -8,6 +8,7 @@ from math import floor, inf, sqrt
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.header_trust import BelievedKind, HeaderTrust
 from abreast.limits.governor.minute_trial import MinuteTrial
 from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
 from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
@@ -23,12 +24,13 @@ _MEASURED_CALLS = 10  # at least so many, for a measurement of the rate by heade
 _BUCKET_SPEED = 4  # times the rate: how fast is used what was saved up
 _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
-_MOST_SURPRISES, _SOON = 3, 50  # rejections in spite of headers, within so many calls each
 _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _EXPLAINED = 3  # rejections, by which it is known how the server counts
 _MORE = 2  # calls more than were possible: the rate is higher than it was
-_OLDEST = 0.2  # of a minute: no header is older
 _AGREES_WITH_HEADER = 0.9  # of its limit: what is found beside it is the same
+_MOST_LARGER = 4  # doublings of what a call is thought to take, that was rejected again
+_FIRST_AND_LAST = 2  # of the rejections in a row: those between say no more
+_OLDEST = 0.2  # of a minute: no header is older
 _CLEARLY, _CLEAR_PART = 3, 0.1  # calls, and the part of a limit, that are clearly enough
 
 
@@ -57,7 +59,7 @@ class RateEstimate:
         self.copy = CounterCopy(minute, 0.0 if self._is_given else OVERTAKING * self.second)
         self.rate: float | None = None  # per second
         self.limit: float | None = None  # per minute, by headers
-        self.trusted = True  # headers have proved right so far
+        self._trust = HeaderTrust()
         self.hold = -inf  # no call goes before this time
         self.mean = 0.0  # of the costs of calls
         self._spaced_until = -inf
@@ -72,15 +74,13 @@ class RateEstimate:
         self._seen_rate: float | None = None  # by the last measurement
         self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
         self._knows_kind = False
-        self._surprises = 0  # rejections that headers did not announce, one soon after the other
-        self._surprised_at = 0  # the call
-        self._trusted_from = inf  # the call whose headers are believed again
-        self._doubted_calls = _SOON
         self._most_left = 0.0  # by headers
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
+        self._rejected_at = -inf  # when the last rejected call was sent
         self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
+        self._has_wait = False  # the last rejection asked for one
         # What was accepted before the first rejection, and in what time.
         self._first_burst = self._first_burst_seconds = 0.0
         # What an answer takes is known only afterwards.
@@ -109,6 +109,11 @@ class RateEstimate:
         if not self.copy.is_bucket:
             return self.copy.amount
         return None if self.rate is None else self.rate * self.minute
+
+    @property
+    def trusted(self) -> bool:
+        """Whether headers are believed."""
+        return self._trust.is_given
 
     @property
     def _follows_headers(self) -> bool:
@@ -144,9 +149,19 @@ class RateEstimate:
         if self._needs_fit and self._record.last is not None:
             self._fit(self._record.last)
         self._probe_for_more(now)
+        cost *= self._larger
         when = self.copy.next_chance(cost, self._unused(cost), now)
         self._is_reached |= when > now
         return None if when <= now else when
+
+    @property
+    def _larger(self) -> float:
+        """How much larger the next call may be than thought: it was rejected again.
+
+        What a call's answer takes is known only afterwards.
+        """
+        doublings = max(self._rejections_in_row - self._has_wait, 0)
+        return 1.0 if self._even else 2.0 ** min(doublings, _MOST_LARGER)
 
     def _unused(self, cost: float) -> float:
         """What is kept in reserve; it delays calls only once."""
@@ -267,11 +282,20 @@ class RateEstimate:
         """Record what a call has really taken."""
         self.copy.settle(serial, cost)
 
+    def settle_rejected(self, serial: int, cost: float) -> None:
+        """Record what a rejected call would have taken: it was answered when it was sent again."""
+        kind = self._trust.settle(serial, cost)
+        if kind is not None:
+            self.limit = None
+            self.copy.is_bucket, self.copy.capacity, self.copy.sent.boundary = kind
+        if not self._even and self._record.settle(serial, cost):
+            self._needs_fit = not self._follows_headers
+
     def passed(self, sent: float) -> None:
         """Record that a call sent at that time was accepted."""
         if self._minute_trial.shows_more(sent):
             self._try_more()
-        if self._last_empty is None or sent > self._last_empty[0]:
+        if sent > self._rejected_at:
             if self._rejections_in_row > 1:
                 self._record.accept_again(sent)
                 self._needs_fit = not self._follows_headers
@@ -285,7 +309,7 @@ class RateEstimate:
         """Use the limit that a header gives, unless that of a later call is known."""
         if serial < self._limit_serial:
             return
-        self._limit_serial = serial
+        is_first, self._limit_serial = not self._limit_serial, serial
         if self.limit is not None and abs(limit - self.limit) <= 0.01 * self.limit:
             return
         change = limit / self.limit if self.limit else 1.0
@@ -300,17 +324,20 @@ class RateEstimate:
         if self.trusted:
             self._set_rate(limit / self.minute, inf)  # the next header tells the capacity
             self._measured_from = None
+            if is_first:  # what was guessed after a rejection without one may be wrong
+                self.copy.is_bucket, self.copy.sent.boundary = True, None
 
     def update_from_header(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Use what a header says, as of the time when that call came in."""
         if serial <= self._newest_header:
             return
         self._newest_header = serial
-        if serial >= self._trusted_from:
-            self._trusted_from = serial + self._doubted_calls
-            if (self.per_minute or 0.0) >= _AGREES_WITH_HEADER * header.limit:
-                self.trusted, self._trusted_from = True, inf
-                self.limit = None
+        if (
+            self._trust.looks_again(serial)
+            and (self.per_minute or 0.0) >= _AGREES_WITH_HEADER * header.limit
+        ):
+            self._trust.give()
+            self.limit = None
         self.update_limit(header.limit, serial)
         if not self.trusted or self.limit is None:
             return
@@ -437,19 +464,22 @@ class RateEstimate:
             return False
         self._rejected_up_to = self._last_serial
         self._rejections_in_row += 1
+        self._rejected_at = sent
         expected = self.copy.left_after(serial, sent)
         spent = self.copy.sent.spent_until(serial)
         enough = cost if self._even else 3 * max(cost, self.mean)
         if header is not None and self.trusted and header.left > enough:
-            self._doubt(header, cost)
+            self._doubt(header, call)
         if self._follows_headers and expected >= cost:
-            self._count_surprise(serial)
+            self._trust.surprise(serial)
         if not self._follows_headers and self.rate is None:
             self._guess(call, wait)
+        self._has_wait = wait is not None
         # What the answer would have taken is not known.
-        counted = cost if self._even else cost + 0.5 * self.mean
+        times = 2.0 ** min(self._rejections_in_row - 1, _MOST_LARGER)
+        counted = cost if self._even else times * cost + 0.5 * self.mean
         rejected = RejectedCall(serial, sent + self.copy.jitter, counted, wait)
-        self._record.add(rejected)
+        self._record.add(rejected, again=self._rejections_in_row > _FIRST_AND_LAST)
         if self._follows_headers:
             self._correct(call, expected, header, wait)
         else:
@@ -473,30 +503,18 @@ class RateEstimate:
             self._wait_times = min(2 * self._wait_times, _MOST_WAIT_TIMES)
         return max(wait, min(self._wait_times * wait, self.minute))
 
-    def _count_surprise(self, serial: int) -> None:
-        """Do not believe headers for a time by which several calls should have been accepted.
-
-        Others may use the rate for a time; if headers prove wrong again, they are doubted for
-        twice as long.
-        """
-        is_soon = serial - self._surprised_at < _SOON
-        self._surprises = self._surprises + 1 if is_soon else 1
-        self._surprised_at = serial
-        if self._surprises >= _MOST_SURPRISES:
-            self.trusted = False
-            self._doubted_calls *= 2
-            self._trusted_from = serial + self._doubted_calls
-
-    def _doubt(self, header: HeaderFacts, cost: float) -> None:
+    def _doubt(self, header: HeaderFacts, call: SentCall) -> None:
         """Do not believe headers that say of a rejected call that there was enough left for it.
 
         They are old, and the limit is right; or, if nothing at all was used by them, all is wrong.
         """
-        self.trusted, self._trusted_from = False, inf
+        copy = self.copy
+        kind = BelievedKind(copy.is_bucket, copy.capacity, copy.sent.boundary)
+        self._trust.doubt(call.serial, header.left, kind)
         self._trial.doubt()
-        if header.left >= 0.95 * header.limit - cost:
+        if header.left >= 0.95 * header.limit - call.cost:
             self.rate = None
-            self.copy.is_bucket, self.copy.capacity = True, inf
+            copy.is_bucket, copy.capacity = True, inf
 
     def _correct(
         self, call: SentCall, expected: float, header: HeaderFacts | None, wait: float | None
@@ -548,7 +566,7 @@ class RateEstimate:
         self._explained = belief.found.rejections
         if belief.is_bucket:
             self._use_bucket(belief.found, belief.capacity)
-        else:
+        elif belief.found.rejections:
             self._use_minutes(belief.found, belief.boundary)
         self.copy.anchor_bucket(last.serial, last.at - self.copy.jitter, 0.0)
 

@@ -60,10 +60,22 @@ class RejectionRecord:
         """Whether the server asked for the same wait, or for none, at all rejections."""
         return len({each.wait for each in self._rejections}) == 1
 
-    def add(self, rejected: RejectedCall) -> None:
-        """Record a rejection."""
-        self._rejections = [*self._rejections, rejected][-_REMEMBERED:]
-        self._count += 1
+    def add(self, rejected: RejectedCall, *, again: bool = False) -> None:
+        """Record a rejection; `again` if no call was accepted since the last but one.
+
+        Then it takes the place of the last: it says the same, for longer.
+        """
+        before = self._rejections[:-1] if again else self._rejections
+        self._count += len(before) == len(self._rejections)
+        self._rejections = [*before, rejected][-_REMEMBERED:]
+
+    def settle(self, serial: int, cost: float) -> bool:
+        """Record what a rejected call would have taken; return whether it is remembered."""
+        found = any(each.serial == serial for each in self._rejections)
+        self._rejections = [
+            each._replace(cost=cost) if each.serial == serial else each for each in self._rejections
+        ]
+        return found
 
     def forget(self) -> None:
         """Forget all but the last: the limit that explained them has changed."""
@@ -104,16 +116,22 @@ class RejectionRecord:
                 middle = (found.low + found.high) / 2
                 allowed = middle if way.is_bucket else max(found.low, found.high / 2)
             preference = 1 + _PREFERENCE if way is believed else 1.0
+            # The most that was accepted is less than the least that was rejected.
+            is_apart = way.is_bucket or found.low < found.high
             return (
                 found.rejections,
                 found.waits - (way.boundary is not None),  # it begins at the end of one of them
-                way is believed and found.rejections >= _RECENT,
-                not (way.is_bucket or copy.is_bucket),  # minutes are never believed without cause
+                way is believed and found.rejections >= _RECENT and is_apart,
+                is_apart
+                and not (
+                    way.is_bucket or copy.is_bucket
+                ),  # minutes are never believed without cause
                 allowed * (copy.minute if way.is_bucket else 1.0) * preference,
             )
 
         best = max(ways, key=goodness)
-        if best.found.rejections < max(2, min(len(known), _RECENT)):
+        enough = max(2, min(len(known), _RECENT)) if believed.found.rejections else 1
+        if best.found.rejections < enough:
             return believed
         keeps = best.found.rejections < len(known) and believed.found.rejections >= _RECENT
         return believed if keeps else best
