@@ -122,10 +122,8 @@ class RejectionRecord:
                 found.rejections,
                 found.waits - (way.boundary is not None),  # it begins at the end of one of them
                 way is believed and found.rejections >= _RECENT and is_apart,
-                is_apart
-                and not (
-                    way.is_bucket or copy.is_bucket
-                ),  # minutes are never believed without cause
+                # Minutes are never believed without cause.
+                is_apart and not (way.is_bucket or copy.is_bucket),
                 allowed * (copy.minute if way.is_bucket else 1.0) * preference,
             )
 
