@@ -376,6 +376,20 @@ def test_a_rejection_that_names_no_limit_but_a_wait_is_about_a_rate():
     assert other.resolve(None, permit, {}, None) == "concurrency"
 
 
+@pytest.mark.parametrize(("size", "hit"), [(250.0, "tokens"), (150.0, "requests")])
+def test_a_rejection_without_a_name_of_the_largest_call_by_far_is_about_tokens(size, hit):
+    governor = Governor(known=KnownLimits(flying=9))
+    for number in range(6):
+        permit = sent(governor, number * 1.0, 1)[0]
+        governor.answered(permit, number + 0.5, ONE, {})
+    permit = governor.send({**ONE, "tokens": size}, 9.0)
+    assert governor.resolve(None, permit, {}, 7.0) == hit
+
+
+def test_a_call_larger_than_a_minute_that_is_rejected_without_a_name_slows_no_others_for_good():
+    assert play_random(9431000236, most=200).share > 0.2
+
+
 def test_a_rate_that_shows_late_knows_what_was_sent_before():
     governor = Governor(known=KnownLimits(flying=50))
     costs = {"requests": 1.0, "tokens": 100.0, "input": 80.0, "output": 20.0}

@@ -33,6 +33,7 @@ _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others f
 _FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers are wrong
 _COMPARED = 6  # rejections that name no limit
 _REMEMBERED = 600  # accepted calls, to compare them with
+_LARGE = 2.0  # times the largest accepted call: a larger one is too large itself
 _BY_CHANCE = 0.003  # of lanes whose rejections seem to be about the number in flight, and are not
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
@@ -255,8 +256,8 @@ class Governor:
             is_wrong = hit != CONCURRENCY and hit in told and hit not in missing
             right = [name for name in missing if self._rate_estimate(name).trusted]
             return right[0] if is_wrong and right else hit
-        if missing:
-            return missing[0]
+        if missing or self._is_large(permit):
+            return missing[0] if missing else "tokens"
         accepted = self.search.accepts(permit.beside, permit.serial)
         if (
             (wait is None or self._has_room(permit, told))
@@ -272,6 +273,12 @@ class Governor:
                 self.search.forgive()
             return "requests"
         return CONCURRENCY
+
+    def _is_large(self, permit: CallPermit) -> bool:
+        """Whether a call is much larger than all that were accepted, which are several."""
+        accepted = [each.costs.get("tokens", 0.0) for each in self._accepted]
+        size = permit.costs.get("tokens", 0.0)
+        return len(accepted) >= _COMPARED and size > _LARGE * max(accepted)
 
     def _has_room(self, permit: CallPermit, told: LimitHeaders) -> bool:
         """Whether headers that have proved right so far show clearly enough for a call."""
