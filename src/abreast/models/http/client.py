@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from http import HTTPStatus
 from ipaddress import ip_address
 from ssl import SSLContext
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -29,6 +29,9 @@ from abreast.core.version import VERSION
 from abreast.models.http.key_command import KeyCommand
 from abreast.models.http.tls import tls_context
 from abreast.models.providers.errors import RAW, one_line, raw_of
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
 LARGEST = 8 * 1024 * 1024  # bytes of a reply
 KEY_PLACE = "{key}"
@@ -411,6 +414,30 @@ class HttpAnswer:
     body: bytes = field(repr=False)
 
 
+class AnswerHeaders(Mapping[str, str]):
+    """The headers of an answer by their names in lower case; some come more than once.
+
+    They are looked up in what aiohttp has read: most calls ask for one or two of a dozen.
+    """
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: CIMultiDictProxy[str]) -> None:
+        self._given = given
+
+    def __getitem__(self, name: str) -> str:
+        return ", ".join(self._given.getall(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name.lower() for name in self._given))
+
+    def __len__(self) -> int:
+        return len({name.lower() for name in self._given})
+
+
 class Exchange:
     """A request that was sent, and its answer while it is being read."""
 
@@ -423,11 +450,7 @@ class Exchange:
         self._size = 0
         self.largest = http.largest  # bytes of the body
         self.status = response.status
-        given = response.headers
-        self.headers = {key.lower(): value for key, value in given.items()}
-        """By names in lower case."""
-        if len(self.headers) != len(given):  # some come more than once
-            self.headers = {name: ", ".join(given.getall(name)) for name in self.headers}
+        self.headers = AnswerHeaders(response.headers)
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
