@@ -11,7 +11,7 @@ from dataclasses import field
 from http import HTTPStatus
 from ipaddress import ip_address
 from ssl import SSLContext
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -29,9 +29,6 @@ from abreast.core.version import VERSION
 from abreast.models.http.key_command import KeyCommand
 from abreast.models.http.tls import tls_context
 from abreast.models.providers.errors import RAW, one_line, raw_of
-
-if TYPE_CHECKING:
-    from multidict import CIMultiDictProxy
 
 LARGEST = 8 * 1024 * 1024  # bytes of a reply
 KEY_PLACE = "{key}"
@@ -422,8 +419,8 @@ class AnswerHeaders(Mapping[str, str]):
 
     __slots__ = ("_given",)
 
-    def __init__(self, given: CIMultiDictProxy[str]) -> None:
-        self._given = given
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._given = response.headers
 
     def __getitem__(self, name: str) -> str:
         return ", ".join(self._given.getall(name))
@@ -450,7 +447,7 @@ class Exchange:
         self._size = 0
         self.largest = http.largest  # bytes of the body
         self.status = response.status
-        self.headers = AnswerHeaders(response.headers)
+        self.headers = AnswerHeaders(response)
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
