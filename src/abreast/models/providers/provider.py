@@ -46,6 +46,7 @@ from abreast.models.providers.reply_draft import (
 )
 from abreast.models.providers.thinking import Kept
 from abreast.models.schema import boxed, check_schema, is_deeper, parse, unboxed
+from abreast.system.quick_json import equal_json
 
 Document = dict[str, Any]
 DONE = b"[DONE]"
@@ -366,6 +367,9 @@ class Provider(ABC):
         return body, changed
 
     def _encode(self, body: Document) -> bytes:
+        text = equal_json(body)
+        if text is not None:
+            return text
         try:
             return _encode(body).encode()
         except (TypeError, ValueError, RecursionError) as error:

@@ -18,7 +18,8 @@ from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
 from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
-from abreast.store.codec.json_text import is_text, json_writer
+from abreast.store.codec.json_text import json_writer
+from abreast.system.quick_json import same_json
 
 CALL: Final = "call"  # the part of a path beneath which an item's calls are
 WHOLE_ITEM: Final = "item"  # in place of a digest, for the call that an item consists of
@@ -55,12 +56,19 @@ def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) ->
         content["tools"] = list(request.tools)
     if request.extra:
         content["extra"] = dict(request.extra)
-    text = _canonical_json(content)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    may_have_floats = (
+        given != _NONE_GIVEN
+        or request.tools
+        or request.extra
+        or any(turn.kept for turn in request.messages)
+    )
+    text = None if may_have_floats else same_json(content, sort_keys=True)
+    if text is None:
+        text = _canonical_json(content).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=size).hexdigest()
 
 
 _canonical_json: Final = json_writer(sort_keys=True)
-_plain_json: Final = json_writer()
 # In characters, for one turn of a request. Longer texts exist elsewhere too, such as in a file.
 MAX_RECORDED_TURN: Final = 20_000
 
@@ -275,9 +283,9 @@ def request_text(
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
     cut = [[role, text[:MAX_RECORDED_TURN], len(text)] for role, text in turns]
-    written = _plain_json(cut)
-    if is_text(written):
-        return written
+    written = same_json(cut)
+    if written is not None:
+        return written.decode()
     return f"[{','.join(codec.encode(turn, where) for turn in cut)}]"
 
 

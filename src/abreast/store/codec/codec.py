@@ -21,12 +21,14 @@ from abreast.core.errors import (
     type_name,
 )
 from abreast.store.codec.json_text import MAX_BYTES, MAX_INT_BITS, TAG, is_text, json_writer
+from abreast.system.quick_json import same_json
 
 MAX_TRACE_CHARACTERS: Final = 64 * 1024
 SHORT_TEXT_CHARACTERS: Final = 600  # a text this short can't contain an int past MAX_INT_BITS
 # In a JSON string the quotes would be escaped, so this is always the start of a tagged object.
 _TAG_PREFIX: Final = '{"~":'
 _SCALAR_TYPES: Final = frozenset({str, int, float, bool, type(None)})
+_FLOATLESS_TYPES: Final = _SCALAR_TYPES - {float}
 _STR_TYPE: Final = frozenset({str})
 _DIGEST_INT_BOUND: Final = 1 << 63
 NO_TYPES: Final[Mapping[str, type]] = {}
@@ -45,7 +47,7 @@ def encode(value: object, where: str) -> str:
     >>> encode({"when": (1, 2)}, "the value of item 0007")
     '{"when":{"~":"tuple","v":[1,2]}}'
     """
-    text = _flat_text(value, _to_json)
+    text = _flat_text(value, sort_keys=False)
     return _encoded_text(value, where, canonical=False) if text is None else text
 
 
@@ -56,7 +58,7 @@ def digest(value: object) -> str | None:
     """
     if type(value) is int and -_DIGEST_INT_BOUND < value < _DIGEST_INT_BOUND:
         return f"{value}"  # short enough to be its own digest
-    text = _flat_text(value, _to_sorted_json)
+    text = _flat_text(value, sort_keys=True)
     if text is None:
         try:
             text = _encoded_text(value, "the value", canonical=True)
@@ -175,13 +177,17 @@ def _parse_json(text: str) -> object:
     return value
 
 
-def _flat_text(value: object, dumps: Callable[[object], str]) -> str | None:
+def _flat_text(value: object, *, sort_keys: bool) -> str | None:
     """The text of a scalar, or of a list or dict of scalars; None for all other values."""
     inner = (value,) if type(value) is str else _if_flat(value)
     if inner is None:
         return None
+    if _FLOATLESS_TYPES.issuperset(map(type, inner)):
+        quick = same_json(value, sort_keys=sort_keys)
+        if quick is not None:
+            return quick.decode() if len(quick) < MAX_BYTES // 4 else None
     try:
-        text = dumps(value)
+        text = (_to_sorted_json if sort_keys else _to_json)(value)
     except ValueError:  # nan, inf, or an int of too many digits
         return None
     if len(text) < SHORT_TEXT_CHARACTERS and text.isascii():
