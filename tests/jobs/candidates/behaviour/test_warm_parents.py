@@ -104,6 +104,25 @@ def python_in(tmp_path, settings):
     return str(python)
 
 
+STARTS = "import ctypes, subprocess\nctypes.CDLL(None)\nsubprocess.run(['true'])\n"
+
+
+async def test_what_an_installed_module_does_when_it_is_imported_is_not_the_functions(tmp_path):
+    """numpy's own module for tests starts a program; a warmed parent has done so already."""
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "starts.py").write_text(STARTS)
+    python = python_in(tmp_path, f"PYTHONPATH={tmp_path / 'installed'}")
+    source, test = "def count():\n    return 1\n", f"import starts\n{TEST}"
+    async with opened(tmp_path, source, test, python) as (project, parents):
+        new = await project.watch(parent=await parents.get(0))
+        await parents.import_modules(["starts"])
+        again = await project.watch(parent=await parents.get(0, 1))
+        own = await project.watch(STARTS + source)
+    assert (new.passed, again.passed) == (1, 1)
+    assert new.signs.did == again.signs.did == ()
+    assert {"starts a process", "loads a library of C"} <= {*own.signs.did}
+
+
 CALL = {"name": "a", "self": None, "args": ["tuple", "", []], "kwargs": ["dict", "", []]}
 
 

@@ -84,9 +84,27 @@ class _Audit:
         if event == "open":
             self._on_open(args)
         elif event in _ALWAYS_REPORTED:
+            if self._is_library_import():
+                return
             self._channel.send_once("did", _ALWAYS_REPORTED[event])
         elif event in _REPORTED_IN_TARGET and (self.importing or active()) and not _is_import():
             self._channel.send_once("did", _REPORTED_IN_TARGET[event])
+
+    def _is_library_import(self) -> bool:
+        """Whether an installed module does it while it is imported, for which nobody in the slot is.
+
+        numpy loads ctypes, and its tests ask what processor there is; a warmed parent has done so
+        before, so it would be seen in one run and not in the next.
+        """
+        frame = sys._getframe(2)  # noqa: SLF001 - the only way to find the caller
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith("<frozen importlib"):
+                return True
+            if self._places.holds(file):
+                return False
+            frame = frame.f_back  # type: ignore[assignment] # the last one has none
+        return False
 
     def _on_open(self, args: tuple[object, ...]) -> None:
         path, flags = args[0], args[2] if len(args) > 2 else 0  # noqa: PLR2004 - path, mode, flags
