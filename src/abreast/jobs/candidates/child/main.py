@@ -91,7 +91,7 @@ class _Audit:
             self._channel.send_once("did", _REPORTED_IN_TARGET[event])
 
     def _is_library_import(self) -> bool:
-        """Whether an installed module does it while it is imported, for which nobody in the slot is.
+        """Whether an installed module does it while it is imported.
 
         numpy loads ctypes, and its tests ask what processor there is; a warmed parent has done so
         before, so it would be seen in one run and not in the next.
