@@ -1,7 +1,7 @@
 """The same candidates at width 1 and 2, with the machine to themselves and beside busy loops.
 
-    python -m benchmarks.busy_verdicts                 # three functions of the corpus
-    python -m benchmarks.busy_verdicts --loops 8 median roman
+    python -m benchmarks.busy_verdicts                 # three functions: half an hour
+    python -m benchmarks.busy_verdicts --loops 8 roman
 
 `abreast optimize` tries the candidates of each function four times. It prints the verdicts side by
 side, and ends with 1 if two runs decided otherwise of a candidate: noise may leave one `undecided`,
@@ -57,6 +57,10 @@ def differ(said: list[str]) -> bool:
     return len({NOT_FASTER.get(word, word) for word in said if word != "undecided"}) > 1
 
 
+def _head(width: int, loops: int) -> str:
+    return f"width {width}, {'busy' if loops else 'quiet'}"
+
+
 def main() -> None:
     """Try all, and print the table."""
     parser = argparse.ArgumentParser(
@@ -66,19 +70,17 @@ def main() -> None:
     parser.add_argument("--loops", type=int, default=8)
     given = parser.parse_args()
     ways = [(width, loops) for loops in (0, given.loops) for width in (1, 2)]
-    heads = [f"width {width}, {'busy' if loops else 'quiet'}" for width, loops in ways]
+    print(f"{'':36}" + "".join(f"{_head(width, loops):>16}" for width, loops in ways), flush=True)
     rows = []
     for specimen in specimens(given.names):
         found = [verdicts(specimen, width, loops) for width, loops in ways]
         for candidate in found[0]:
             said = [one.get(candidate, "missing") for one in found]
-            rows.append((f"{specimen.name}/{candidate}", said))
-    print(f"{'':36}" + "".join(f"{head:>16}" for head in heads))
-    for name, said in rows:
-        mark = "  DIFFER" if differ(said) else ""
-        print(f"{name:36}" + "".join(f"{word:>16}" for word in said) + mark)
-    bad = sum(differ(said) for _, said in rows)
-    undecided = sum(word == "undecided" for _, said in rows for word in said)
+            rows.append(said)
+            name, mark = f"{specimen.name}/{candidate}", "  DIFFER" if differ(said) else ""
+            print(f"{name:36}" + "".join(f"{word:>16}" for word in said) + mark, flush=True)
+    bad = sum(map(differ, rows))
+    undecided = sum(said.count("undecided") for said in rows)
     print(f"{len(rows)} candidates, {len(ways)} runs each: {bad} differ, {undecided} undecided")
     sys.exit(1 if bad else 0)
 
