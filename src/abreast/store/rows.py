@@ -31,6 +31,9 @@ LIST_STATEMENTS: Final = {
 
 def facts_text(facts: Mapping[str, object] | Sequence[str]) -> str:
     """Plain facts as JSON text; a NaN or a frozen mapping is encoded by the slower codec."""
+    text = equal_json(facts)
+    if text is not None:
+        return text.decode()
     try:
         return _to_json(facts)
     except (TypeError, ValueError):
@@ -91,10 +94,7 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
         if body is not None and len(body) > MAX_INLINE:
             blobs.append((base + seq, body))
             inline = None
-        facts = None
-        if data:
-            text = equal_json(data)
-            facts = facts_text(data) if text is None else text.decode()
+        facts = facts_text(data) if data else None
         rows.append((base + seq, number, kind, path, lane, mono, wall, facts, inline))
     return rows, blobs
 
