@@ -44,6 +44,23 @@ def test_a_request_has_the_digest_and_the_text_that_it_always_had(request_, dige
     assert request_text(request_, "here") == text
 
 
+TINY = {"at": 1e-05}  # there are two ways to write it
+
+
+@pytest.mark.parametrize(
+    ("turn", "settings", "digest"),
+    [
+        ({}, {"temperature": 1e-05}, "8ced223458567c5b"),
+        ({}, {"extra": TINY}, "2faadeabc501e883"),
+        ({}, {"tools": (TINY,)}, "ff82c44769b89821"),
+        ({"kept": (TINY,)}, {}, "7a51dca98ae3191b"),
+    ],
+)
+def test_a_request_with_a_float_has_the_digest_that_it_always_had(turn, settings, digest):
+    request = Request((Message("user", "Hello", **turn),), **settings)
+    assert digest_of("openai/m", request) == digest
+
+
 def test_a_reply_is_recorded_with_the_fields_that_it_has():
     assert reply_text(Reply("Hi"), "here") == '{"text":"Hi"}'
     full = Reply(

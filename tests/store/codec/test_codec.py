@@ -424,6 +424,19 @@ def test_a_value_that_changes_while_it_is_written_is_refused():
         encode(growing, "here")
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"share": 1e-05}, "587dbab2d8725ddf8aea170070af02f1"),
+        ([1e-05], "6b29e2344f0ab965f0a329b97b19af36"),
+        ("é\x7f/\u2028", "892873d1f1bbbb7fdf43b8319408c160"),
+    ],
+)
+def test_a_value_has_the_digest_that_it_always_had(value, expected):
+    """By it a resumed run knows an item again."""
+    assert digest(value) == expected
+
+
 def test_equal_dicts_have_one_digest_whatever_their_order():
     assert digest({"a": 1, "b": (2,)}) == digest({"b": (2,), "a": 1})
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
