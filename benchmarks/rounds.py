@@ -23,6 +23,11 @@ class Result:
         return median(_cpu_per_item(sample) for sample in self.samples)
 
     @property
+    def least_cpu(self) -> float:
+        """CPU seconds per item of the round that needed least."""
+        return min(_cpu_per_item(sample) for sample in self.samples)
+
+    @property
     def wall(self) -> float:
         """Wall seconds per map."""
         return median(sample.wall / sample.maps for sample in self.samples)
