@@ -7,7 +7,7 @@ The same code against itself, and a small gain that is really there.
     python -m benchmarks.measuring show
 
 `aa` counts how many identical candidates are reported as faster; `planted` measures a function of
-1 ms against a candidate that is 10% faster; `show` prints the results so far.
+1 ms (on this machine) against a candidate that is 10% faster; `show` prints the results so far.
 
 Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the
 machine, with fresh processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`,
@@ -40,7 +40,8 @@ from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.pool import open_worktrees
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
-ROUNDS = 3_080
+CALIBRATION_ROUNDS = 3_000
+CALIBRATION_CALLS = 50
 SOURCE = '''\
 """Work of about a millisecond."""
 
@@ -66,9 +67,9 @@ QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A kind of run: the candidate's rounds, and how many runs may say "faster"."""
+    """A kind of run: the candidate's speed, and how many runs may say "faster"."""
 
-    rounds: int
+    speed: float
     runs: int
     allowed: tuple[float, float]
     """Of all runs, the least and the greatest share that may be faster."""
@@ -80,9 +81,21 @@ class Series:
 
 
 SERIES = {
-    "aa": Series(ROUNDS, 200, (0.0, 0.005)),
-    "planted": Series(round(ROUNDS / 1.1), 100, (0.95, 1.0)),
+    "aa": Series(1.0, 200, (0.0, 0.005)),
+    "planted": Series(1.1, 100, (0.95, 1.0)),
 }
+
+
+def rounds_of_a_millisecond() -> int:
+    """How many rounds of the function take a millisecond here, by the quickest of some calls."""
+    names: dict[str, Any] = {}
+    exec(SOURCE.format(rounds=CALIBRATION_ROUNDS), names)
+    took = []
+    for _ in range(CALIBRATION_CALLS):
+        began = time.perf_counter()
+        names["work"]([3, 1, 4, 1])
+        took.append(time.perf_counter() - began)
+    return round(CALIBRATION_ROUNDS * 0.001 / min(took))
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -121,13 +134,13 @@ def summary(kind: str, rows: list[dict[str, Any]]) -> str:
 
 
 @contextmanager
-def project() -> Iterator[Path]:
+def project(source: str) -> Iterator[Path]:
     """A repository with the function and its test."""
     with tempfile.TemporaryDirectory(prefix="abreast-measuring-") as place:
         top = Path(place) / "project"
         top.mkdir()
         os.environ["ABREAST_CACHE"] = str(Path(place) / "cache")  # worktrees go with the rest
-        (top / "work.py").write_text(SOURCE.format(rounds=ROUNDS), "utf-8")
+        (top / "work.py").write_text(source, "utf-8")
         (top / "test_work.py").write_text(TEST, "utf-8")
         (top / "pytest.ini").write_text(QUICK, "utf-8")
         who = ["-c", "user.name=measuring", "-c", "user.email=measuring@example.com"]
@@ -139,12 +152,13 @@ def project() -> Iterator[Path]:
 async def run_series(kind: str, runs: int, path: Path) -> None:
     """Measure until there are so many runs, each by a seed of its own."""
     done = len(rows_of(path))
-    with project() as top:
+    rounds = rounds_of_a_millisecond()
+    source = SOURCE.format(rounds=rounds)
+    candidate = SOURCE.format(rounds=round(rounds / SERIES[kind].speed))
+    with project(source) as top:
         target = Target("work.py", "work")
-        bench = Evaluator(
-            target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds()
-        )
-        candidate = SOURCE.format(rounds=SERIES[kind].rounds)
+        tests = Tests(("test_work.py",), sys.executable)
+        bench = Evaluator(target, source, tests, Bounds())
         async with open_worktrees(top, 2) as trees:
             beside, original = trees.slots
             async with bench.open(original):
