@@ -3,7 +3,7 @@
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more
 as the control (C). It draws an order and runs it forward and backward (A B C C B A: ABBA for three
 arms), so that no arm is always first. Where runs are short compared with the start of interpreters,
-it draws again and runs forward and backward again, up to four times. Every lap begins on another
+it draws again and runs forward and backward once more. Every lap begins on another
 CPU, the same for all arms, since on a shared machine one CPU may be slower than another for a
 while. Each run is a fresh process, and the interpreters from which a block's processes are forked
 are fresh too: memory layout makes one interpreter faster than another by a percent or so for its
@@ -11,15 +11,14 @@ whole life. The result of a block is the log-ratio of the quickest runs, A to B 
 load on the machine can only make a run slower. `intervals` has the statistics.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where
-the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the
-same in the other direction. Looks are taken after 6 blocks, 8, 11, and so on up to a fixed number;
-the permitted share of false "faster" (0.2%) is divided among them and the look at laps. The same:
-the interval of the ratio by ordinary confidence (97.5% on either side) is within the threshold, and
-the control's is within 5%. This may miss a gain of a percent or two, which is a small loss; to be
-as sure as for "faster" would need four times as many blocks. Futility: once the interval's upper
-bound is below 1, the candidate is slower whatever the noise, and once it is below the threshold and
-the ratio within 5% of 1, the same: it can't become faster any more. At the last look, a ratio
-within the noise floor is also the same, if the floor is under 5%. Otherwise undecided.
+the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Looks are
+taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share of false "faster"
+(0.2%) is divided among them and the look at laps. The same: the ratio is within 5% of 1, and its
+upper bound is within the threshold: by the confidence of a look, or by ordinary confidence (97.5%)
+if the control's interval by that is within 5%. This may miss a gain of a percent or two, which is a
+small loss; to be as sure as for "faster" would need four times as many blocks. Slower: the upper
+bound is below 1, and the ratio is further from it. At the last look, a ratio within the noise floor
+is also the same, if the floor is under 5%. Otherwise undecided.
 
 What is plain is decided earlier, after any two laps. A candidate that is more than twice as fast as
 both others in every one of 8 laps is faster: chance would give that to an equal candidate in less
@@ -249,28 +248,33 @@ def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
         return interval(logs[which], confidence, plan.resamples, derive_seed(seed, which))
 
     candidate, control = bounds("candidate", confidence), bounds("control", confidence)
-    likely = [bounds(which, plan.sure_same).spread for which in ARMS[1:]]
+    likely = (bounds("candidate", plan.sure_same), bounds("control", plan.sure_same))
     blocks = len(times["original"])
-    verdict = _verdict((candidate, control), (likely[0], likely[1]), plan, last=blocks >= plan.most)
+    verdict = _verdict((candidate, control), likely, plan, last=blocks >= plan.most)
     return Measurement(verdict, candidate, control, blocks, _kept(times))
 
 
 def _verdict(
-    sure: tuple[Interval, Interval], likely: tuple[float, float], plan: MeasurePlan, *, last: bool
+    sure: tuple[Interval, Interval],
+    likely: tuple[Interval, Interval],
+    plan: MeasurePlan,
+    *,
+    last: bool,
 ) -> Speed:
     candidate, control = sure
     bar = 1 + max(plan.threshold, control.spread)
     if candidate.low > bar:
         return "faster"
-    # `slower` and `same` accept nothing, so neither has to pass the noise floor.
+    # `slower` and `same` accept nothing, so neither has to pass the noise floor. The control must
+    # be close to 1 too, else a noisy machine would call everything the same.
+    no_faster = candidate.high < 1 + plan.threshold or (
+        likely[0].high <= 1 + plan.threshold and likely[1].spread <= plan.alike
+    )
+    if no_faster and candidate.ratio >= 1 / (1 + plan.alike):
+        return "same"
     if candidate.high < 1:
         return "slower"
-    if candidate.high < 1 + plan.threshold and candidate.ratio >= 1 / (1 + plan.alike):
-        return "same"
-    # The control must be close to 1 too, else a noisy machine would call everything the same.
-    if (likely[0] <= plan.threshold and likely[1] <= plan.alike) or (
-        last and candidate.spread <= min(control.spread, plan.alike)
-    ):
+    if last and candidate.spread <= min(control.spread, plan.alike):
         return "same"
     return "undecided"
 

@@ -40,7 +40,7 @@ from abreast.worktrees.slot import Slot
 
 _MAX_GENERATION_BLOCKS: Final = 10
 _LARGE_RATIO: Final = 1.3  # of medians, in either direction: layout of memory does not matter
-_LARGE_RATIO_BLOCKS: Final = 4  # of a generation then
+_LARGE_RATIO_BLOCKS: Final = 4  # of a generation while the ratio is as large
 _GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
 _CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
 _MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
@@ -111,7 +111,9 @@ class Race:
         self._target, self._tests, self._inputs = target, tests, inputs
         self.arms: dict[str, _Arm] = {which: _Arm(slots[which == "candidate"]) for which in ARMS}
         self._generation = 0
-        self._generation_end = 0  # the block before which the processes are started anew
+        self._block = -1  # the current one
+        # The block before which the processes are started anew, and the same for a large ratio.
+        self._generation_end = self._large_ratio_end = 0
         # By arm: the answers of its processes, which have the seconds of every call of the tests.
         self.answers: dict[str, list[dict[str, Any]]] = {which: [] for which in ARMS}
         self._seconds: dict[str, list[float]] = {which: [] for which in ARMS}  # of each turn
@@ -125,8 +127,11 @@ class Race:
 
     async def run_once(self, turn: TimedTurn) -> float:
         """Make every chosen call in one arm's process, compare each, and return the seconds."""
-        if turn.block >= self._generation_end:
-            await self._start_generation(turn.block)
+        if turn.block != self._block:
+            self._block = turn.block
+            end = self._large_ratio_end if self._ratio_is_large() else self._generation_end
+            if turn.block >= end:
+                await self._start_generation(turn.block)
         arm, work = self.arms[turn.which], 0.0
         arm.inside.append(0.0)
         arm.outside.append(0.0)
@@ -173,11 +178,9 @@ class Race:
         for number in range(len(wanted)):  # the original first: the others are compared with it
             if number not in self._expected:
                 await self._make_call(self.arms["original"], "original", number)
-        wanted_blocks = max(
-            _LARGE_RATIO_BLOCKS if self._ratio_is_large() else 1,
-            int((SYSTEM_CLOCK.now() - began) / self._options.block_start_seconds),
-        )
-        self._generation_end = block + min(blocks, wanted_blocks)
+        blocks_wanted = int((SYSTEM_CLOCK.now() - began) / self._options.block_start_seconds)
+        self._generation_end = block + min(blocks, max(1, blocks_wanted))
+        self._large_ratio_end = block + min(blocks, max(_LARGE_RATIO_BLOCKS, blocks_wanted))
 
     def _ratio_is_large(self) -> bool:
         """Whether the candidate is so far from the others that layout of memory can't matter."""
@@ -296,7 +299,7 @@ class Race:
             return await arm.process.ask(number, order, seconds)
         except TimedProcessTimedOut:
             await self._processes.end()
-            self._generation_end = 0
+            self._generation_end = self._large_ratio_end = 0
             for each in self.arms.values():
                 each.process = None
             return None
