@@ -41,3 +41,12 @@ def test_it_never_goes_back(happened):
         now = time.take(event(kind, mono))
         assert now >= before
         before = now
+
+
+def test_what_is_recorded_late_has_a_time_of_its_own_that_is_never_after_it_was_recorded():
+    time = DrivenTime()
+    time.take(event(RUN_STARTED, 100.0))
+    late = event(ITEM_STARTED, 101.0)
+    assert time.take(event(RUN_STARTED, 104.0)) == time.take(late) == 4.0
+    assert time.of(late) == 1.0
+    assert time.of(event(ITEM_STARTED, 120.0)) == 4.0

@@ -449,3 +449,22 @@ async def test_where_a_map_stopped_is_said_and_what_ran_past_it_is_not_done():
     assert chart.reason == "it stopped at item 0 (until)"
     assert (chart.counts.done, chart.counts.speculative, chart.counts.cancelled) == (1, 1, 2)
     assert chart.counts.running == 0
+
+
+def test_a_start_that_is_recorded_late_is_drawn_when_it_was_in_a_row_that_was_free_then():
+    journal = Journal()
+    long, short, later = (journal.read("cpu") for _ in range(3))
+    at = journal.time
+    journal.time = at + 1.0
+    for path in (short, later):  # one after the other, beside the long one
+        journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", waited=0.0, service=[0.5])
+        journal.time += 0.5
+    journal.time = at + 0.25
+    journal.item(kinds.ITEM_STARTED, long, index=0, attempt=1)
+    journal.time = at + 2.0
+    journal.item(kinds.ITEM_SETTLED, long, index=0, state="done", waited=0.0, service=[1.75])
+    chart = LaneChart(whole=True)
+    for event in journal.events:
+        chart.add(event)
+    rows = [[(bar.path, bar.start, bar.end) for bar in row.bars] for row in chart.lanes["cpu"].rows]
+    assert rows == [[(short, 0.5, 1.0), (later, 1.0, 1.5)], [(long, 0.25, 2.0)]]

@@ -23,7 +23,7 @@ Facts: TypeAlias = Mapping[str, Plain | list[float]]
 _DelayedStart: TypeAlias = "tuple[str, float, float, str | None, Facts | None]"
 
 _NO_FACTS: Facts = {}
-START_EVENT_DELAY = 0.05  # seconds; work is written as started after one to two of these
+START_EVENT_DELAY = 0.25  # seconds; work is written as started after one to two of these
 OBSERVER_QUEUE_EVENTS = 65_536  # kept for a slow observer; later ones are dropped and counted
 # What a named tuple's constructor calls; calling it directly takes a third of the time.
 _new_tuple = tuple.__new__

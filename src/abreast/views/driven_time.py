@@ -27,6 +27,10 @@ class DrivenTime:
         self.wall = event.wall
         return self.now
 
+    def of(self, event: Event) -> float:
+        """The time of the event just taken, which may have been recorded some time after it."""
+        return self.now if self._offset is None else min(self.now, event.mono + self._offset)
+
     def at(self, wall: float) -> float:
         """The time that corresponds to a time of day, while the run is driven."""
         return self.now + max(0.0, wall - self.wall)

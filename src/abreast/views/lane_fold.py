@@ -128,11 +128,12 @@ class LaneFold(ABC, Generic[AnyLane]):
     def _item_started(self, event: Event) -> None:
         since = self._leave(event.path, CRASHED)
         lane = self._open[event.path] = self._lane(event)
+        start = self.time.of(event)  # recorded only if it ran for a while
         bar = LaneBar(
             event.path,
             RUNNING,
-            self.now if since is None else since,
-            self.now,
+            start if since is None else min(since, start),
+            start,
             self.now,
             whole(event.data.get("attempt")) or 1,
         )

@@ -89,8 +89,8 @@ class Lane(Generic[Row]):
         return self.waiting.pop(path)
 
     def begin(self, bar: LaneBar) -> None:
-        """Start an attempt in the lowest free row."""
-        row = self._take(min(self._free, key=itemgetter(1), default=None))
+        """Start an attempt in the lowest row that was free then."""
+        row = self._take(min(self._free_at(bar.start), key=itemgetter(1), default=None))
         self.rows[row].begin(bar)
         self.running[bar.path] = row
         self._newest.append(bar.path)
@@ -108,10 +108,14 @@ class Lane(Generic[Row]):
         """Add an attempt so short that its start was not recorded, in a row that was free then."""
         # The row that was freed last is taken: bars arrive ordered by their ends, so this never
         # needs more rows than were in use.
-        at = bisect_right(self._free, (bar.start + _INSTANT, len(self.rows)))
-        row = self._take(self._free[at - 1] if at else None)
+        free = self._free_at(bar.start)
+        row = self._take(free[-1] if free else None)
         self._keep(row, bar)
         self._give(row)
+
+    def _free_at(self, start: float) -> list[tuple[float, int]]:
+        """The rows that are free since before a time."""
+        return self._free[: bisect_right(self._free, (start + _INSTANT, len(self.rows)))]
 
     def _keep(self, row: int, bar: LaneBar) -> None:
         self.rows[row].keep(bar)

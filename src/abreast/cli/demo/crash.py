@@ -26,15 +26,17 @@ from abreast.core.item import position_key
 from abreast.store.port import Store, each_event, each_outcome
 
 ITEMS: Final = 40
-WIDTH: Final = 4
+WIDTH: Final = 8
 NAME: Final = "crash"
 _KILL_AFTER_ITEMS: Final = 15  # the run is killed once so many are recorded
+_KILL_WHILE_RUNNING: Final = 4  # and so many are known to run
 _SEED: Final = "7"  # of both runs, as each item prints its own seed
 _TIMEOUT: Final = 60.0  # seconds, after which the demo fails
 _POLL_INTERVAL: Final = 0.01  # seconds
+# Long enough for the start of an item to be recorded: the drawing shows those that were running.
 _SCRIPT: Final = """
 printf x >> "$2/$1"
-sleep "0.$((10 + $1 * 7 % 10))"
+sleep "0.$((40 + $1 * 7 % 10 * 5))"
 echo "$1 squared is $(($1 * $1)), and its seed is $3"
 """
 _TIMING_FIELDS: Final = (
@@ -236,7 +238,7 @@ class CrashTrial:
                     if (
                         self.killed != before
                         and len(self._recorded()) >= _KILL_AFTER_ITEMS
-                        and self._running()
+                        and len(self._running()) >= _KILL_WHILE_RUNNING
                     ):
                         break
                     pause(_POLL_INTERVAL)
