@@ -28,6 +28,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.archives import only_data
 from benchmarks.corpus import ENOUGH, GOOD, LONGEST, Result, Told, faults, table
 
 TOP = Path(__file__).resolve().parent.parent
@@ -174,11 +175,11 @@ def _unpack(archive: Path, tree: Path) -> None:
         with zipfile.ZipFile(archive) as wheel:
             wheel.extractall(tree)
         return
-    with tarfile.open(archive) as source:
+    with only_data(tarfile.open(archive)) as source:
         for member in source.getmembers():
             member.name = member.name.partition("/")[2]
             if member.name:
-                source.extract(member, tree, filter="data")
+                source.extract(member, tree)
 
 
 def _commit(tree: Path) -> None:

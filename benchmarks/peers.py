@@ -10,6 +10,8 @@ import time
 import venv
 from pathlib import Path
 
+from benchmarks.archives import only_data
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".peers"
 
@@ -81,8 +83,8 @@ def _unpack(peer: str) -> None:
         [name] = [pin for pin in PINS[peer] if pin.startswith(f"{peer}==")]
         subprocess.run([*command, "--no-binary", peer, "--dest", folder, name], check=True)
         [archive] = Path(folder).glob("*.tar.gz")
-        with tarfile.open(archive) as opened:
-            opened.extractall(folder, filter="data")
+        with only_data(tarfile.open(archive)) as opened:
+            opened.extractall(folder)
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(next(path for path in Path(folder).iterdir() if path.is_dir()), source)
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from benchmarks.archives import only_data
 from benchmarks.measure import chat_server
 from benchmarks.works import works
 
@@ -96,8 +97,8 @@ def checked_out(ref: str) -> Iterator[Path]:
     if packed is None:
         raise NoBase(f"the commit {ref!r} has no src to compare with; name another one with --base")
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+        with only_data(tarfile.open(fileobj=io.BytesIO(packed))) as archive:
+            archive.extractall(folder)
         yield Path(folder) / "src"
 
 

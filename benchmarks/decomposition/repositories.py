@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.archives import only_data
+
 CACHE = (
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "abreast-benchmarks"
 ).resolve()
@@ -64,8 +66,8 @@ def _run(*argv: str, cwd: Path) -> None:
 
 def _unpack(folder: Path, pattern: str) -> None:
     [archive] = folder.glob(pattern)
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+    with only_data(tarfile.open(archive)) as opened:
+        opened.extractall(folder)
     archive.unlink()
 
 

@@ -15,7 +15,7 @@ from abreast.store.codec.json_text import is_text
 
 # What parsing a damaged line may raise; a power cut can leave one.
 _DAMAGED_LINE_ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-_EVENT_FIELD_TYPES: Final = (
+_EVENT_FIELD_TYPES: Final[tuple[tuple[type, ...], ...]] = (
     (int,),
     (str,),
     (str,),
