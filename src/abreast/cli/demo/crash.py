@@ -110,7 +110,6 @@ def command(*, store: str | None, as_json: bool) -> int:
 
 def _print_step(what: str, more: str) -> None:
     say(f"{what:27} {more}".rstrip())
-    sys.stdout.flush()
 
 
 def clean_environment() -> dict[str, str]:
