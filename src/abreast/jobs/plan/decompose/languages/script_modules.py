@@ -33,7 +33,7 @@ _WHOLE: Final = re.compile(r"\*(?:\s*as\s+([\w$]+))?")
 _DEFAULT: Final = re.compile(r"\Aimport\s+(?:type\s+)?(?!type\b|from\b)([\w$]+)")
 # After blank lines, comments and `"use strict";`: an import of plain names, without attributes.
 _PLAIN_IMPORT: Final = re.compile(
-    rb"""(?: \s++ | //[^\n]*+ | /\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/ | (["'])use\ \w+\1;? )*+
+    rb"""(?: \s++ | //[^\n]*+ | /\*[^*]*+(?:\*(?!/)[^*]*+)*\*/ | "use\ \w+";? | 'use\ \w+';? )*
     (?P<spelled> import (?:
         \s+ (?:type\s+)? (?!type\b|from\b)(?P<only>[\w$]+) \s+ from
       | (?: \s+ (?:type\s+)? (?!type\b)(?P<default>[\w$]+) \s*, | \s+type )?
