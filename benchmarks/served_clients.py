@@ -30,7 +30,9 @@ CLIENTS = {
 }
 PROGRAM = ROOT / "benchmarks" / "contenders" / "served.py"
 INVENTED_KEY = "sk-invented-0123456789"
-_TIMEOUT = 120.0  # seconds for one client, recorded or replayed
+_TIMEOUT = 600.0
+"""Seconds for one client, recorded or replayed: four on a quiet machine, two minutes beside a suite
+with the embedded model."""
 _LANES = """\
 [lanes.openai]
 base_url = "{storm}/v1"
@@ -82,16 +84,19 @@ def serve(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command behind a server, in an empty home and without this environment's variables."""
     command = [sys.executable, "-m", "abreast", "serve", "--quiet", *flags, *words]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"it had not ended after {_TIMEOUT:g} s")
 
 
 def environment(folder: Path) -> Mapping[str, str]:
