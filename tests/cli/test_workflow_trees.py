@@ -39,7 +39,13 @@ steps:
     worktree: true
     steps:
       - {id: do, type: agent, agent: stub, prompt: "{{ item }}", allow: [edit]}
-      - {id: more, type: shell, run: "cat own-{{ item }} > copy-{{ item }}; test -e $NOTES/go"}
+      - id: more
+        type: shell
+        run: |  # fails when the agents of both have ended: the first failure stops the rest
+          cat own-{{ item }} > copy-{{ item }}
+          touch $NOTES/copied-{{ item }}
+          until test -e $NOTES/copied-a && test -e $NOTES/copied-c; do sleep 0.05; done
+          test -e $NOTES/go
   - {id: last, type: shell, run: "ls > listed", worktree: true}
 """
 
