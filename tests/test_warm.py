@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, plain_environment, unmeasured
+from tests.turns import wait_until
 from tests.warm import SharedWarm, Warm
 
 LOOKING = """
@@ -142,6 +143,22 @@ def test_one_that_does_not_end_is_ended(tmp_path):
                 "abreast", call, b"x\n", cwd=tmp_path, environment=plain_environment(), patience=0.5
             )
         assert warm.calls == []
+
+
+def test_who_asked_may_go_away(tmp_path):
+    environment = plain_environment()
+    with closing(Warm(environment)) as warm:
+        ends = [end for _ in range(4) for end in os.pipe()]
+        request = ("abreast", ["version"], str(tmp_path), environment, False)
+        warm.ask_for(request, [ends[0], *ends[3::2]])
+        for end in ends:
+            os.close(end)
+        for _ in range(2):
+            said = warm.run(
+                "abreast", ["version"], cwd=tmp_path, environment=environment, patience=60
+            )
+            assert said[0] == 0, said
+            wait_until(lambda: not warm.calls)  # only then is the first one told
 
 
 def test_where_abreast_cannot_be_imported_that_is_said(tmp_path):

@@ -328,8 +328,9 @@ class _Server:
             *asked, session = json.loads(request)
             if session:
                 os.setsid()
-            os.write(files[3], str(os.getpid()).encode())
-            become(*asked, files)
+            if _tell(files[3], str(os.getpid())):
+                become(*asked, files)
+            os._exit(1)
         *standard, end = files
         for file in standard:
             os.close(file)
@@ -340,9 +341,15 @@ class _Server:
     def _tell_end(self, child):
         self._forget(child)
         pid, end = self._running.pop(child)
-        os.write(end, f" {os.waitpid(pid, 0)[1]}".encode())
+        _tell(end, f" {os.waitpid(pid, 0)[1]}")
         os.close(end)
         os.close(child)
+
+
+def _tell(end, words):
+    """Whether there was still somebody to tell: who asked may have been stopped meanwhile."""
+    with suppress(BrokenPipeError):
+        return os.write(end, words.encode())
 
 
 def _import_all(also):
