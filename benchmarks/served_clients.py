@@ -67,28 +67,32 @@ class Tried:
 def try_client(
     name: str, words: Sequence[str], folder: Path, storms: Sequence[StormProcess]
 ) -> Tried:
-    """Run a client twice, recorded and replayed."""
+    """Run a client twice, recorded and replayed, with the same variables.
+
+    They say whether the embedded model is there, and another process may fetch it meanwhile.
+    """
+    variables = environment(folder)
     before = _arrived(storms)
-    first = serve(["--"], words, folder)
+    first = serve(["--"], words, folder, variables)
     calls = _arrived(storms) - before
     if first.returncode:
         return Tried(name, calls, same=False, upstream=0, problem=_last_line(first.stderr))
-    again = serve(["--replay", "last", "--"], words, folder)
+    again = serve(["--replay", "last", "--"], words, folder, variables)
     upstream = _arrived(storms) - before - calls
     problem = _last_line(again.stderr) if again.returncode else ""
     return Tried(name, calls, first.stdout == again.stdout, upstream, problem)
 
 
 def serve(
-    flags: Sequence[str], words: Sequence[str], folder: Path
+    flags: Sequence[str], words: Sequence[str], folder: Path, variables: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command behind a server, in an empty home and without this environment's variables."""
+    """Run a command behind a server, with these variables alone."""
     command = [sys.executable, "-m", "abreast", "serve", "--quiet", *flags, *words]
     try:
         return subprocess.run(
             command,
             cwd=folder,
-            env=environment(folder),
+            env=variables,
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,
