@@ -322,6 +322,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     if given.only != "cost":
+        missing = [name for name in CLIENTS if not python_of(name).exists()]
+        if missing:
+            parser.error(f"`make served-clients` installs what this needs: {', '.join(missing)}")
         measure_limits()
     if given.only != "limits":
         litellm = str(peers.python_of(LITELLM)) if peers.is_installed(LITELLM) else None
