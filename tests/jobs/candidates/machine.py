@@ -4,6 +4,7 @@ import math
 import random
 
 NOISES = ("quiet", "drift", "outliers", "bimodal", "autocorrelated", "all")
+SHARED = "shared"  # with another program: a CPU is twice as fast for a few runs now and then
 
 
 class Machine:
@@ -18,6 +19,7 @@ class Machine:
         self.runs = 0
         self.slow = 0.0  # the autocorrelated part of the noise
         self.mode = 0
+        self.beside = True  # another program runs on the CPU
         self.phase = self.random.uniform(0, 2 * math.pi)
         self.turns = []
 
@@ -40,4 +42,8 @@ class Machine:
         if self.noise in ("autocorrelated", "all"):
             self.slow = 0.9 * self.slow + self.random.gauss(0, 0.012)
             shift += self.slow
+        if self.noise == SHARED:
+            if self.random.random() < (0.05 if self.beside else 0.4):
+                self.beside = not self.beside
+            shift += 0.7 * self.beside
         return shift

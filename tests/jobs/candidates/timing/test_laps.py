@@ -137,3 +137,20 @@ async def test_what_is_plain_is_known_in_the_middle_of_a_block():
     found = await measure(run_once, plan=MeasurePlan(laps=12))
     assert (found.verdict, found.blocks, len(made)) == ("faster", 1, 8 * 3)
     assert {len(times) for arm in found.times.values() for times in arm} == {8}
+
+
+async def test_slower_by_laps_needs_the_processes_of_two_blocks():
+    made = []
+
+    async def run_once(turn):
+        made.append(turn)
+        return 1.3 if turn.which == "candidate" else 1.0
+
+    found = await measure(run_once, plan=MeasurePlan(laps=12))
+    assert (found.verdict, found.blocks, len(made)) == ("slower", 2, 24 * 3)
+
+
+def test_chances_of_thousands_of_laps_are_known():
+    assert chance_of(range(2001), 2000, 1 / 3) == pytest.approx(1.0)
+    assert 0 < chance_of(range(750, 2001), 2000, 1 / 3) < 1e-3
+    assert judge_laps(alike(1.3, laps=2000), **RULES).speed == "slower"

@@ -20,16 +20,15 @@ from abreast.jobs.candidates.timing.measure import (
     measure,
     turns_of,
 )
-from tests.jobs.candidates.machine import NOISES, Machine
+from tests.jobs.candidates.machine import NOISES, SHARED, Machine
 
 
-def verdicts(runs, speedup):
+def verdicts(runs, speedup, *, noises=NOISES, laps=2):
     """Count the verdicts of this many measurements, on machines with every kind of noise."""
-    found = Counter()
+    found, plan = Counter(), MeasurePlan(laps=laps)
     for seed in range(runs):
-        noise = NOISES[seed % len(NOISES)]
-        machine = Machine(noise, seed, speedup)
-        found[asyncio.run(measure(machine.run_once, seed=seed)).verdict] += 1
+        machine = Machine(noises[seed % len(noises)], seed, speedup)
+        found[asyncio.run(measure(machine.run_once, plan=plan, seed=seed)).verdict] += 1
     return found
 
 
@@ -85,15 +84,25 @@ async def test_the_number_of_runs_is_bounded():
     assert MeasurePlan().looks[-1] == 112
 
 
-async def test_the_quickest_of_all_laps_counts():
+async def test_of_two_laps_the_quicker_counts():
     async def run_once(turn):
-        return (
-            3.0 if turn.lap < 3 else {"original": 1.0, "candidate": 0.5, "control": 1.0}[turn.which]
-        )
+        return {"original": 1.0, "candidate": 0.7, "control": 1.0}[turn.which] * (1 + 2 * turn.lap)
+
+    measured = await measure(run_once, plan=MeasurePlan(laps=2))
+    assert (measured.verdict, measured.candidate.ratio) == ("faster", pytest.approx(1 / 0.7))
+    assert measured.times["candidate"][0] == pytest.approx((0.7, 2.1))
+
+
+async def test_of_more_laps_only_runs_of_the_same_lap_are_compared():
+    speeds = (1.0, 3.0, 1.5, 2.0)  # of the machine: no run of a lap is like one of another
+
+    async def run_once(turn):
+        lucky = 0.2 if (turn.which, turn.lap) == ("original", 1) else 1.0
+        return {"candidate": 0.7}.get(turn.which, 1.0) * speeds[turn.lap] * lucky
 
     measured = await measure(run_once, plan=MeasurePlan(laps=4))
-    assert (measured.verdict, measured.candidate.ratio) == ("faster", pytest.approx(2.0))
-    assert measured.times["candidate"][0] == (3.0, 3.0, 3.0, 0.5)
+    assert (measured.verdict, measured.candidate.ratio) == ("faster", pytest.approx(1 / 0.7))
+    assert measured.noise_floor == pytest.approx(0.0)
 
 
 async def test_the_same_times_give_the_same_verdict():
@@ -327,6 +336,17 @@ def test_a_tenth_off_a_millisecond_is_found_in_ninety_of_a_hundred():
     print(f"100 runs with a planted 10%: {dict(found)}")  # noqa: T201 - the numbers are what it is run for
     assert found["faster"] >= 90
     assert found["slower"] == 0
+
+
+@pytest.mark.parametrize("noises", [NOISES, (SHARED,)])
+def test_with_many_laps_a_block_the_same_holds_on_a_cpu_that_others_use(noises):
+    alike = verdicts(60, 1.0, noises=noises, laps=12)
+    assert alike["faster"] <= 1
+    assert alike["slower"] <= 1
+    assert alike["same"] >= 48
+    planted = verdicts(40, 1.1, noises=noises, laps=12)
+    assert planted["faster"] >= 38
+    assert planted["slower"] == 0
 
 
 def test_slower_is_found_as_well():

@@ -168,7 +168,7 @@ def test_short_calls_are_repeated_and_that_is_said():
 
 @pytest.mark.parametrize(
     ("seconds", "laps"),
-    [(0.00001, 4), (0.001, 4), (0.03, 4), (0.05, 4), (0.2, 2), (5.0, 1)],
+    [(0.00001, 12), (0.001, 12), (0.02, 6), (0.03, 6), (0.05, 4), (0.2, 2), (5.0, 1)],
 )
 def test_short_turns_go_there_and_back_more_often(seconds, laps):
     assert choose([call(0, seconds, "a")]).laps == laps

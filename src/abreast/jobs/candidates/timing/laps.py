@@ -7,6 +7,7 @@ long its bursts are. So laps can be counted: nothing has to be known about the n
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -59,12 +60,16 @@ def judge_laps(
     return None
 
 
+@cache
 def _needed_laps(laps: int) -> int | None:
     """In how many of the laps an arm must be the slowest; None if there are too few laps."""
-    for count in range(laps // 2 + 1, laps + 1):
-        if chance_of(range(count, laps + 1), laps, FIRST_BY_CHANCE) <= _FALSE_SLOWER:
-            return count
-    return None
+    needed, tail = None, 0.0
+    for count in range(laps, laps // 2, -1):
+        tail += chance_of(range(count, count + 1), laps, FIRST_BY_CHANCE)
+        if tail > _FALSE_SLOWER:
+            break
+        needed = count
+    return needed
 
 
 def _intervals(laps: Sequence[Lap], count: int) -> tuple[Interval, Interval]:
@@ -91,7 +96,14 @@ def _bounds(least: Sequence[float], most: Sequence[float], count: int) -> tuple[
 
 def chance_of(counts: range, tries: int, chance: float) -> float:
     """The probability of one of these counts of successes in so many tries."""
-    return math.fsum(
-        math.comb(tries, count) * chance**count * (1 - chance) ** (tries - count)
+    success, failure, ways = math.log(chance), math.log1p(-chance), math.lgamma(tries + 1)
+    return math.fsum(  # by logarithms: the ways of a thousand tries are too many for a float
+        math.exp(
+            ways
+            - math.lgamma(count + 1)
+            - math.lgamma(tries - count + 1)
+            + count * success
+            + (tries - count) * failure
+        )
         for count in counts
     )

@@ -3,12 +3,14 @@
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more
 as the control (C). It draws an order and runs it forward and backward (A B C C B A: ABBA for three
 arms), so that no arm is always first. Where runs are short compared with the start of interpreters,
-it draws again and runs forward and backward once more. Every lap begins on another
-CPU, the same for all arms, since on a shared machine one CPU may be slower than another for a
-while. Each run is a fresh process, and the interpreters from which a block's processes are forked
-are fresh too: memory layout makes one interpreter faster than another by a percent or so for its
-whole life. The result of a block is the log-ratio of the quickest runs, A to B and A to C: other
-load on the machine can only make a run slower. `intervals` has the statistics.
+it draws again and runs forward and backward more often. Every lap begins on another CPU, the same
+for all arms, since on a shared machine one CPU may be slower than another for a while. Each run is
+a fresh process, and the interpreters from which a block's processes are forked are fresh too:
+memory layout makes one interpreter faster than another by a percent or so for its whole life. A
+shared CPU may run at half its speed for tenths of a second at a time, so only runs that follow each
+other are compared: the result of a block is the median of its laps' log-ratios, A to B and A to C.
+Of two laps, the quicker run of each arm counts instead: other load can only make a run slower, and
+the median of two does not withstand it. `intervals` has the statistics.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where
 the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Looks are
@@ -20,20 +22,20 @@ small loss; to be as sure as for "faster" would need four times as many blocks. 
 bound is below 1, and the ratio is further from it. At the last look, a ratio within the noise floor
 is also the same, if the floor is under 5%. Otherwise undecided.
 
-What is plain is decided earlier, after any two laps. A candidate that is more than twice as fast as
-both others in every one of 8 laps is faster: chance would give that to an equal candidate in less
-than one of 4,000 cases, as an equal one is first in a third of the laps, whatever the noise
-(`laps`). One that is the slowest of the three in 8 of 8 laps, 9 of 10, 10 of 12 or 14 of 20, and
-slower by more than 5%, is slower; chance would give that in less than one of 1,000 cases, and
-nothing is accepted by it. A candidate of which every run takes many times as long as every other
-run is slower at once.
+What is plain is decided earlier. A candidate that is more than twice as fast as both others in
+every lap is faster after any two laps, from 8 on: chance would give that to an equal candidate in
+less than one of 4,000 cases, as an equal one is first in a third of the laps, whatever the noise
+(`laps`). One that is the slowest of the three in 8 of 8 laps, 10 of 12, 14 of 20 or 16 of 24, and
+slower by more than 5%, is slower, from the end of the second block on; chance would give that in
+less than one of 1,000 cases, and nothing is accepted by it. A candidate of which every run takes
+many times as long as every other run is slower at once.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal, TypeAlias
 
 from abreast.core.seeds import derive_seed
@@ -58,6 +60,8 @@ _HOPELESS_RATIO_FIRST_BLOCK = 8.0
 _HOPELESS_RATIO = 2.0  # after further blocks
 # With fewer, so many are trimmed that the interval may be a single point.
 MIN_BLOCKS = 6
+_LAPS_OF_A_MEDIAN = 3  # the median of fewer is their mean, which one slow run changes
+_BLOCKS_OF_SLOWER = 2  # by laps: processes of one block may be slower by their layout of memory
 _MIN_RESAMPLES = 50
 
 
@@ -166,7 +170,8 @@ async def measure(
                     so_far = {which: [*times[which], tuple(taken[which])] for which in ARMS}
                     if is_hopeless(so_far):
                         return _slower_measurement(so_far)
-                    if (plain := _judge_laps(so_far, plan)) is not None:
+                    plain = _judge_laps(so_far, plan, ended=number == len(turns))
+                    if plain is not None:
                         return plain
             times = so_far
         measurement = judge_times(times, plan, seed)
@@ -208,19 +213,18 @@ def is_hopeless(times: Times) -> bool:
     )
 
 
-def _judge_laps(times: Times, plan: MeasurePlan) -> Measurement | None:
-    """Return the verdict if all laps so far make it plain, else None."""
+def _judge_laps(times: Times, plan: MeasurePlan, *, ended: bool) -> Measurement | None:
+    """Return the verdict if all laps so far make it plain, else None; `ended` is the last block."""
     found = judge_laps(
         [Lap(*lap) for lap in zip(*(chain(*times[which]) for which in ARMS), strict=True)],
         threshold=plan.threshold,
         alike=plan.alike,
         false_faster=plan.false_faster_share,
     )
-    if found is None:
+    blocks = len(times["original"])
+    if found is None or (found.speed == "slower" and not (ended and blocks >= _BLOCKS_OF_SLOWER)):
         return None
-    return Measurement(
-        found.speed, found.candidate, found.control, len(times["original"]), _kept(times)
-    )
+    return Measurement(found.speed, found.candidate, found.control, blocks, _kept(times))
 
 
 def _kept(times: Times) -> dict[Which, tuple[tuple[float, ...], ...]]:
@@ -282,4 +286,11 @@ def _verdict(
 def _log_ratios(
     ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]
 ) -> list[float]:
-    return [math.log(min(our) / min(their)) for our, their in zip(ours, theirs, strict=True)]
+    return [_log_ratio(our, their) for our, their in zip(ours, theirs, strict=True)]
+
+
+def _log_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the log-ratio of one block, from the seconds of its laps."""
+    if len(ours) < _LAPS_OF_A_MEDIAN:
+        return math.log(min(ours) / min(theirs))
+    return median(math.log(our / their) for our, their in zip(ours, theirs, strict=True))

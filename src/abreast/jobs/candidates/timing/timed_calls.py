@@ -12,19 +12,19 @@ from abreast.jobs.candidates.timing.measure import ARMS, MeasurePlan
 MOST_INPUTS: Final = 6
 MAX_ROUND_SECONDS: Final = 0.03  # of a round over all inputs, except a long one
 _MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a small part of it
-# Of each input in a turn. The quickest counts: other load can only make a chunk slower.
-_MAX_CHUNKS: Final = 12
+# Of each input in a turn. The quickest counts: other load can only make a chunk slower. There are
+# few, so that all arms have their turns while the CPU is as fast: with 4 chunks and 12 laps instead
+# of 12 and 4, blocks of a busy machine differed by 3 to 4% instead of 7%.
+_MAX_CHUNKS: Final = 4
 _CHUNKS_SECONDS: Final = 0.03  # that the chunks of an input should take together
 _LONG_CALL_SECONDS: Final = 0.3  # a call that takes longer is made once a turn
 # Of a round: a call that takes less is made in the first lap of a block alone. Most of what such a
 # call costs is the fork that it is made in.
 _MINOR_SHARE: Final = 0.01
 _MOST_ROUNDS: Final = 200
-# Blocks of 8 laps are less noisy, but took a quarter to a half longer until equal code was found to
-# be the same, and a gain of a tenth to be one.
-_MOST_LAPS: Final = 4
+_MOST_LAPS: Final = 12
 # Of the turns of a block if they are short; interpreters take about as long to start.
-_BLOCK_SECONDS: Final = 1.5
+_BLOCK_SECONDS: Final = 1.25
 _LONG_TURN_SECONDS: Final = 1.0  # a block of longer turns runs each arm once
 # Of all long turns; beyond that, no more blocks are measured than the first look needs.
 _LONG_TURNS_SECONDS: Final = 300.0
