@@ -500,3 +500,14 @@ def test_the_plots_in_the_docs_are_those_that_the_command_draws():
         assert (images / f"{name}.svg").read_text() == picture(known[of]), (
             "python -m benchmarks.limits.plots docs/images"
         )
+
+
+def test_a_rate_that_is_first_heard_of_in_a_header_counts_the_calls_before():
+    governor = Governor()
+    costs = {"requests": 1.0, "tokens": 300.0, "input": 200.0, "output": 100.0}
+    first, second = governor.send(costs, 0.0), governor.send(costs, 0.1)
+    told = {"input": HeaderFacts(6_000, 5_800, 2.0)}
+    governor.answered(first, 1.0, {"input": 200.0}, told)
+    estimate = governor.paces["input"]
+    assert estimate.per_minute == pytest.approx(6_000)
+    assert estimate.copy.sent.cost_of(second.serial) == 200.0

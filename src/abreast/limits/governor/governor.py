@@ -162,11 +162,9 @@ class Governor:
 
     def answered(self, permit: CallPermit, now: float, used: Costs, told: LimitHeaders) -> None:
         """Record an answer: what the call took, and what its headers said."""
-        for name, cost in used.items():
-            if name in self.paces:
-                self.paces[name].settle(permit.serial, cost)
-            if name in self._allowed:
-                self._allowed[name].settle(permit.serial, cost)
+        for name in told:
+            self._rate_estimate(name)
+        self._settle(permit, used)
         for serial in self._retries.pop(permit.serial, ()):
             for name, cost in used.items():
                 if name in self.paces:
@@ -177,6 +175,12 @@ class Governor:
             if self._is_per_minute(facts):
                 self._rate_estimate(name).update_from_header(facts, permit.serial, permit.sent)
         self.failed(permit, now)
+
+    def _settle(self, permit: CallPermit, used: Costs) -> None:
+        for name, cost in used.items():
+            for estimates in (self.paces, self._allowed):
+                if name in estimates:
+                    estimates[name].settle(permit.serial, cost)
 
     def listens(self, permit: CallPermit) -> bool:
         """Whether the headers of its answer can say anything new.
@@ -214,7 +218,7 @@ class Governor:
         self._undecided.pop(permit.serial, None)
         news = False
         if hit != CONCURRENCY:
-            self._rate_estimate(hit, permit.costs)
+            self._rate_estimate(hit)
         for name, facts in told.items():
             if self._is_per_minute(facts):
                 self._rate_estimate(name).update_limit(facts.limit, permit.serial)
@@ -365,12 +369,16 @@ class Governor:
         """
         return header.reset <= 1.5 * self._minute
 
-    def _rate_estimate(self, name: Dimension, costs: Costs | None = None) -> RateEstimate:
+    def _rate_estimate(self, name: Dimension) -> RateEstimate:
         if name not in self.paces:  # most providers don't count input and output separately
-            self.paces[name] = RateEstimate(self._minute, even=False)
-            if costs and costs.get("tokens"):
-                share = costs[name] / costs["tokens"]
-                self.paces[name].remember(self.paces["tokens"], share)
+            estimate = self.paces[name] = RateEstimate(self._minute, even=False)
+            permits = (*self._accepted, *self._flying.values())
+            tokens = sum(each.costs.get("tokens", 0.0) for each in permits)
+            if tokens:
+                share = sum(each.costs.get(name, 0.0) for each in permits) / tokens
+                estimate.remember(self.paces["tokens"], share)
+            for each in permits:
+                estimate.settle(each.serial, each.costs.get(name, 0.0))
             self._gates = (*self.paces.items(), *self._allowed.items())
         return self.paces[name]
 
