@@ -5,22 +5,29 @@ after each of them nothing was left, and what was accepted between two of them i
 """
 
 from math import floor, inf, sqrt
-from typing import NamedTuple, Self
+from typing import Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.header_facts import HeaderFacts
+from abreast.limits.governor.header_kind import HeaderKind
 from abreast.limits.governor.header_trust import BelievedKind, HeaderTrust
 from abreast.limits.governor.minute_trial import MinuteTrial
 from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
+from abreast.limits.governor.refill_measurement import (
+    NEARLY_ALL,
+    LevelMeasurement,
+    RefillMeasurement,
+)
 from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
 from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
 
+__all__ = ["HEADER_INTERVAL", "OVERTAKING", "HeaderFacts", "RateEstimate"]
+
 HEADER_INTERVAL = 0.1  # seconds between two headers that are read
 OVERTAKING = 0.05  # seconds between the arrivals of calls that were sent together
-_MOST_IN_BUCKET = 1.02  # of a header's limit: what is left, and what comes back until it is full
-_NEARLY_ALL = 0.93  # of a header's limit: an estimate above it means that no one else uses the rate
-_MEASURED_CALLS = 10  # at least so many, for a measurement of the rate by headers
+_MEASURED_CALLS = 20  # at least so many, if what they take varies
 _BUCKET_SPEED = 4  # times the rate: how fast is used what was saved up
 _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
@@ -30,16 +37,7 @@ _MORE = 2  # calls more than were possible: the rate is higher than it was
 _AGREES_WITH_HEADER = 0.9  # of its limit: what is found beside it is the same
 _MOST_LARGER = 4  # doublings of what a call is thought to take, that was rejected again
 _FIRST_AND_LAST = 2  # of the rejections in a row: those between say no more
-_OLDEST = 0.2  # of a minute: no header is older
 _CLEARLY, _CLEAR_PART = 3, 0.1  # calls, and the part of a limit, that are clearly enough
-
-
-class HeaderFacts(NamedTuple):
-    """What a header says of a rate: per minute, what is left, and the seconds until all is back."""
-
-    limit: float
-    left: float
-    reset: float
 
 
 class RateEstimate:
@@ -70,11 +68,9 @@ class RateEstimate:
         # Headers: where the measurement of the rate began.
         self._limit_serial = 0  # the call whose header the limit is from
         self._newest_header = 0  # the call whose header was read
-        self._measured_from: tuple[float, float, float] | None = None  # time, left, spent
-        self._seen_rate: float | None = None  # by the last measurement
-        self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
-        self._knows_kind = False
-        self._most_left = 0.0  # by headers
+        self._refill = RefillMeasurement(self.copy.jitter)
+        self._levels = LevelMeasurement()
+        self._kind = HeaderKind(minute)
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
@@ -320,10 +316,12 @@ class RateEstimate:
             self._trial.scale(change)
             self._record.clear()
         self.limit = limit
-        self._most_left = 0.0
+        self._kind.begin_anew()
         if self.trusted:
             self._set_rate(limit / self.minute, inf)  # the next header tells the capacity
-            self._measured_from = None
+            self._levels.begin_anew()
+            if not is_first:
+                self._refill.begin_anew()
             if is_first:  # what was guessed after a rejection without one may be wrong
                 self.copy.is_bucket, self.copy.sent.boundary = True, None
 
@@ -343,25 +341,28 @@ class RateEstimate:
             return
         if serial < self._limit_serial and abs(header.limit - self.limit) > 0.01 * self.limit:
             return  # it is about limits that have changed since
-        if self.copy.is_bucket:
-            self._learn_capacity(header, self.copy.sent.cost_of(serial))
+        self._learn_kind(header, serial, sent, self.copy.sent.cost_of(serial))
         if serial <= self.copy.anchor_serial:
-            if self.copy.is_bucket:  # what is left is known better; how fast it comes back, is not
-                self._measure_by_headers(header, serial, sent)
-            return
-        self._find_kind(header, serial, sent)
+            return  # what is left is known better; how it comes back, is not
         self._believe(header, serial, sent)
+
+    def _learn_kind(self, header: HeaderFacts, serial: int, sent: float, cost: float) -> None:
+        """Learn how the server counts, and how much a bucket holds and how fast it fills."""
+        if self.copy.is_bucket:
+            self._learn_capacity(header, cost)
+        call = SentCall(serial, sent, cost)
+        self._kind.find(header, call, self.copy, self._clearly, is_old=False)
+        if self.copy.is_bucket:
+            self._measure_by_headers(header, call)
 
     def has_clear_room(self, serial: int, sent: float, header: HeaderFacts) -> bool:
         """Whether a header shows much more than a call needs, and the calls so far agree."""
-        enough = max(_CLEARLY * self.mean, _CLEAR_PART * header.limit)
+        enough = self._clearly
         counted = self.copy.left_after(serial, sent)
         return self.trusted and enough <= header.left < header.limit and enough <= counted < inf
 
     def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
         copy = self.copy
-        if copy.is_bucket:
-            self._measure_by_headers(header, serial, sent)
         # Headers are rounded down: a fraction that was counted here is kept.
         counted = copy.left_after(serial, sent)
         fraction = min(max(counted - header.left, 0.0), 0.999) if counted < inf else 0.0
@@ -377,73 +378,23 @@ class RateEstimate:
         # A call bigger than a bucket leaves nothing: its size says nothing of the bucket's.
         copy.capacity = max(1.0, header.left + cost if header.left >= 1 else 0.0, known)
 
-    def _measure_by_headers(self, header: HeaderFacts, serial: int, sent: float) -> None:
-        """Measure the rate at which a bucket fills: others may use a part of it.
-
-        If it is full nearly always, all of it is ours.
-        """
-        spent, start = self.copy.sent.spent_until(serial), self._measured_from
+    def _measure_by_headers(self, header: HeaderFacts, call: SentCall) -> None:
+        """Measure the rate at which a bucket fills: others may use a part of it."""
         full = header.limit / self.minute
         if header.reset > 0:
-            # In that time comes back what is missing.
-            seen = (self.copy.capacity - header.left) / header.reset
-            full = min(full, max(seen, 0.02 * full))
-        if start is None or header.left + 2 * self.mean >= 0.9 * self.copy.capacity:
-            if start is not None:
-                self._set_rate(full)
-            self._measured_from = (sent, header.left, spent)
+            least = (1 if self._even else _MEASURED_CALLS) * self.mean
+            seen = self._refill.add(call.serial, call.at, header.reset, self.copy.sent, least)
+        elif self._levels.contradicts(header.left, call, self.copy, full, self._clearly):
+            self.copy.is_bucket, self.copy.amount = False, header.limit
             return
-        took = sent - start[0]
-        self._set_rate(min(self.rate or full, full))
-        if took < self.minute / 6 or took * full < _MEASURED_CALLS * self.mean:
-            return
-        seen = (header.left - start[1] + spent - start[2]) / took
-        self._measured_from = (sent, header.left, spent)
-        before, self._seen_rate = self._seen_rate, seen
-        if seen > _NEARLY_ALL * full:
-            self._set_rate(full)
-        elif before is not None and before < _NEARLY_ALL * full:  # twice in a row
-            self._set_rate(max(0.99 * (seen + before) / 2, 0.02 * full))
+        else:
+            seen = self._levels.add(header.left, call, self.copy, full, self.mean)
+        if seen is not None:
+            self._set_rate(full if seen > NEARLY_ALL * full else max(seen, 0.02 * full))
 
-    def _find_kind(self, header: HeaderFacts, serial: int, sent: float) -> None:
-        """Find out how the server counts, by what its first headers say of the reset."""
-        if not self.copy.is_bucket:
-            self._find_boundary(sent, header.reset)
-        elif 0 < header.reset <= 1.1 * self.minute:
-            holds = header.left + header.reset * header.limit / self.minute  # if it is a bucket
-            self._most_left = max(self._most_left, header.left)
-            too_much = not self._knows_kind and holds > _MOST_IN_BUCKET * header.limit + 0.6
-            if too_much or holds < self._most_left - max(1.0, 0.05 * header.limit):
-                # No bucket holds that much, or so little: it is a minute that ends then.
-                self.copy.is_bucket, self.copy.amount = False, header.limit
-                self._find_boundary(sent, header.reset)
-            elif self.copy.sent.spent_until(serial) > 0.3 * header.limit:
-                self._knows_kind = True
-
-    def _find_boundary(self, sent: float, reset: float) -> None:
-        """Find out when a fixed minute ends: headers of calls at different times agree on it.
-
-        A minute that slides is over a minute after the last call, whenever that was.
-        """
-        if reset <= 0:
-            return
-        ends, last = sent + reset, self._window_end
-        self._window_end = (sent, ends)
-        is_sliding = reset > 0.97 * self.minute
-        boundary = self.copy.sent.boundary
-        if boundary is not None:
-            shift = (ends - boundary) % self.minute
-            if shift > self.minute / 2 and not is_sliding:
-                self.copy.sent.boundary = ends  # earlier than was thought
-            elif shift > _OLDEST * self.minute and shift < self.minute - self.second:
-                self.copy.sent.boundary = None if is_sliding else ends
-            # A header that is old shows an end that is a little too late.
-        elif not is_sliding or (
-            last is not None
-            and sent - last[0] > 2 * self.second
-            and abs(ends - last[1]) < self.second
-        ):
-            self.copy.sent.boundary = ends
+    @property
+    def _clearly(self) -> float:
+        return max(_CLEARLY * self.mean, _CLEAR_PART * (self.limit or 0.0))
 
     # --- rejections
 
@@ -521,6 +472,8 @@ class RateEstimate:
     ) -> None:
         """Nothing was left though headers promised more: keep a reserve from now on."""
         copy = self.copy
+        if header is not None:
+            self._learn_kind(header, call.serial, call.at, 0.0)
         if copy.is_fixed and expected > 0.5 * copy.amount:  # the new minute has not begun yet
             ends = wait if wait is not None else 0.0 if header is None else header.reset
             copy.sent.boundary = call.at + ends if ends else None
@@ -587,6 +540,7 @@ class RateEstimate:
     def _use_minutes(self, found: Explanation, boundary: float | None) -> None:
         self.copy.is_bucket, self.copy.sent.boundary = False, boundary
         amount = max(found.low, found.high / 2) if found.high < inf else found.low
+        amount = min(amount, self._most * self.minute)
         # One rejection may have been sent in another minute than was thought.
         is_sure = found.rejections > 1 or self.copy.amount == inf
         self.copy.amount = amount if is_sure else max(amount, 0.5 * self.copy.amount)

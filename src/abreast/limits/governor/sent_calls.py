@@ -126,6 +126,12 @@ class SentCalls:
         later.reverse()
         return later
 
+    def latest(self, serial: int) -> Iterator[SentCall]:
+        """The calls up to that one, the latest first."""
+        for entry in chain(reversed(self._entries), reversed(self._past)):
+            if entry.serial <= serial:
+                yield entry
+
     def used_until(self, serial: int, at: float) -> float:
         """What counted at that time, of the calls up to that one."""
         used = self.used
