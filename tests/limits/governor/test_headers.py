@@ -41,6 +41,33 @@ def test_a_bucket_that_was_full_between_two_headers_is_not_thought_to_be_slow():
     assert estimate.per_minute == pytest.approx(60)
 
 
+def test_a_header_that_does_not_change_with_calls_is_old_and_counts_for_the_call_it_is_about():
+    estimate, lag = RateEstimate(), 2.0
+    facts = []
+    for serial in range(1, 60):
+        now = 0.25 * (serial - 1)
+        facts.append((now, HeaderFacts(200, 200 - serial, 50 - now)))
+        shown = [each for at, each in facts if at <= now - lag] or [facts[0][1]]
+        answer(estimate, serial, now, shown[-1])
+    assert not estimate.copy.is_bucket
+    assert estimate.copy.sent.boundary == pytest.approx(50, abs=0.5)
+    assert estimate.copy.left_after(59, now) == pytest.approx(200 - 59, abs=1)
+
+
+def test_an_old_header_says_nothing_of_a_rejected_call():
+    estimate = RateEstimate()
+    answer(estimate, 1, 0.0, HeaderFacts(20, 19, 50.0))
+    for serial in range(2, 30):  # the facts of the first call, for four seconds
+        now = 0.25 * (serial - 1)
+        about = max(1, serial - 16)
+        header = HeaderFacts(20, max(0, 20 - about), 50.0 - 0.25 * (about - 1))
+        if serial <= 20:
+            answer(estimate, serial, now, header)
+    estimate.send(21, 1.0, now)
+    estimate.reject(next(estimate.copy.sent.latest(21)), now, 43.0, HeaderFacts(20, 10, 47.0))
+    assert estimate.trusted
+
+
 def test_without_a_reset_nothing_that_comes_back_is_a_minute():
     estimate = RateEstimate()
     for serial in range(1, 50):

@@ -8,6 +8,7 @@ from math import floor, inf, sqrt
 from typing import Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.header_age import HeaderAge
 from abreast.limits.governor.header_facts import HeaderFacts
 from abreast.limits.governor.header_kind import HeaderKind
 from abreast.limits.governor.header_trust import BelievedKind, HeaderTrust
@@ -58,6 +59,7 @@ class RateEstimate:
         self.rate: float | None = None  # per second
         self.limit: float | None = None  # per minute, by headers
         self._trust = HeaderTrust()
+        self._age = HeaderAge(minute)
         self.hold = -inf  # no call goes before this time
         self.mean = 0.0  # of the costs of calls
         self._spaced_until = -inf
@@ -330,6 +332,7 @@ class RateEstimate:
         if serial <= self._newest_header:
             return
         self._newest_header = serial
+        call = self._age.call_of(header, serial, sent, self.copy)
         if (
             self._trust.looks_again(serial)
             and (self.per_minute or 0.0) >= _AGREES_WITH_HEADER * header.limit
@@ -341,6 +344,9 @@ class RateEstimate:
             return
         if serial < self._limit_serial and abs(header.limit - self.limit) > 0.01 * self.limit:
             return  # it is about limits that have changed since
+        if call is None:
+            return
+        serial, sent = call.serial, call.at
         self._learn_kind(header, serial, sent, self.copy.sent.cost_of(serial))
         if serial <= self.copy.anchor_serial:
             return  # what is left is known better; how it comes back, is not
@@ -350,8 +356,8 @@ class RateEstimate:
         """Learn how the server counts, and how much a bucket holds and how fast it fills."""
         if self.copy.is_bucket:
             self._learn_capacity(header, cost)
-        call = SentCall(serial, sent, cost)
-        self._kind.find(header, call, self.copy, self._clearly, is_old=False)
+        call, is_old = SentCall(serial, sent, cost), self._age.seconds > 0
+        self._kind.find(header, call, self.copy, self._clearly, is_old=is_old)
         if self.copy.is_bucket:
             self._measure_by_headers(header, call)
 
@@ -419,6 +425,7 @@ class RateEstimate:
         expected = self.copy.left_after(serial, sent)
         spent = self.copy.sent.spent_until(serial)
         enough = cost if self._even else 3 * max(cost, self.mean)
+        header = self._of_rejection(header)
         if header is not None and self.trusted and header.left > enough:
             self._doubt(header, call)
         if self._follows_headers and expected >= cost:
@@ -444,6 +451,10 @@ class RateEstimate:
         self._minute_trial.reject()
         self._hold_for(self._wait_of(wait, is_probe=is_probe), now, header)
         return True
+
+    def _of_rejection(self, header: HeaderFacts | None) -> HeaderFacts | None:
+        """What the header says of the rejected call: nothing if it is about an earlier one."""
+        return None if header is None or self._age.seconds else header
 
     def _wait_of(self, wait: float | None, *, is_probe: bool) -> float:
         """How long no call goes: as the server says, or longer if that has proved too short."""

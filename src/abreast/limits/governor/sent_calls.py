@@ -132,6 +132,23 @@ class SentCalls:
             if entry.serial <= serial:
                 yield entry
 
+    def last_before(self, at: float) -> SentCall | None:
+        """The last call that was sent by that time."""
+        for entry in chain(reversed(self._entries), reversed(self._past)):
+            if entry.at <= at:
+                return entry
+        return None
+
+    def times_since(self, at: float) -> list[float]:
+        """When the calls after that time were sent, but for the first of all calls."""
+        times: list[float] = []
+        for entry in chain(reversed(self._entries), reversed(self._past)):
+            if entry.at <= at or entry.serial <= 1:
+                break
+            times.append(entry.at)
+        times.reverse()
+        return times
+
     def used_until(self, serial: int, at: float) -> float:
         """What counted at that time, of the calls up to that one."""
         used = self.used
