@@ -68,6 +68,26 @@ def test_an_old_header_says_nothing_of_a_rejected_call():
     assert estimate.trusted
 
 
+def test_headers_that_fall_twice_as_fast_as_calls_are_sent_are_twice_too_large():
+    estimate = RateEstimate()
+    for serial in range(1, 20):
+        answer(
+            estimate, serial, 0.1 * serial, HeaderFacts(200, 200 - 2 * serial, 50 - 0.1 * serial)
+        )
+    assert estimate.per_minute == pytest.approx(100)
+    assert estimate.copy.left_after(19, 1.9) == pytest.approx(100 - 19, abs=1)
+
+
+def test_others_that_begin_to_use_a_rate_do_not_make_its_headers_too_large():
+    estimate = RateEstimate()
+    for serial in range(1, 40):
+        others = 50 if serial >= 20 else 0
+        left = 200 - serial - others
+        answer(estimate, serial, 0.1 * serial, HeaderFacts(200, left, 50 - 0.1 * serial))
+    assert estimate.limit == 200
+    assert estimate.per_minute == pytest.approx(150, abs=1)
+
+
 def test_without_a_reset_nothing_that_comes_back_is_a_minute():
     estimate = RateEstimate()
     for serial in range(1, 50):

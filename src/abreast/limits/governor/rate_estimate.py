@@ -11,6 +11,7 @@ from abreast.limits.governor.counter_copy import CounterCopy
 from abreast.limits.governor.header_age import HeaderAge
 from abreast.limits.governor.header_facts import HeaderFacts
 from abreast.limits.governor.header_kind import HeaderKind
+from abreast.limits.governor.header_scale import HeaderScale
 from abreast.limits.governor.header_trust import BelievedKind, HeaderTrust
 from abreast.limits.governor.minute_trial import MinuteTrial
 from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
@@ -60,6 +61,7 @@ class RateEstimate:
         self.limit: float | None = None  # per minute, by headers
         self._trust = HeaderTrust()
         self._age = HeaderAge(minute)
+        self._scale = HeaderScale()
         self.hold = -inf  # no call goes before this time
         self.mean = 0.0  # of the costs of calls
         self._spaced_until = -inf
@@ -307,6 +309,7 @@ class RateEstimate:
         """Use the limit that a header gives, unless that of a later call is known."""
         if serial < self._limit_serial:
             return
+        limit /= self._scale.factor
         is_first, self._limit_serial = not self._limit_serial, serial
         if self.limit is not None and abs(limit - self.limit) <= 0.01 * self.limit:
             return
@@ -334,12 +337,20 @@ class RateEstimate:
         self._newest_header = serial
         call = self._age.call_of(header, serial, sent, self.copy)
         if (
+            call is not None
+            and not self._age.seconds
+            and self._scale.compare(header, call, self.copy, self.mean, even=self._even)
+        ):
+            self._trust.give()  # what seemed wrong was too large
+            self.limit = None
+        raw_limit, header = header.limit, self._scaled(header)
+        if (
             self._trust.looks_again(serial)
             and (self.per_minute or 0.0) >= _AGREES_WITH_HEADER * header.limit
         ):
             self._trust.give()
             self.limit = None
-        self.update_limit(header.limit, serial)
+        self.update_limit(raw_limit, serial)
         if not self.trusted or self.limit is None:
             return
         if serial < self._limit_serial and abs(header.limit - self.limit) > 0.01 * self.limit:
@@ -351,6 +362,10 @@ class RateEstimate:
         if serial <= self.copy.anchor_serial:
             return  # what is left is known better; how it comes back, is not
         self._believe(header, serial, sent)
+
+    def _scaled(self, header: HeaderFacts) -> HeaderFacts:
+        factor = self._scale.factor
+        return HeaderFacts(header.limit / factor, header.left / factor, header.reset)
 
     def _learn_kind(self, header: HeaderFacts, serial: int, sent: float, cost: float) -> None:
         """Learn how the server counts, and how much a bucket holds and how fast it fills."""
@@ -454,7 +469,7 @@ class RateEstimate:
 
     def _of_rejection(self, header: HeaderFacts | None) -> HeaderFacts | None:
         """What the header says of the rejected call: nothing if it is about an earlier one."""
-        return None if header is None or self._age.seconds else header
+        return None if header is None or self._age.seconds else self._scaled(header)
 
     def _wait_of(self, wait: float | None, *, is_probe: bool) -> float:
         """How long no call goes: as the server says, or longer if that has proved too short."""

@@ -12,12 +12,16 @@ _REMEMBERED_CALLS = 600  # at least
 
 @dataclass(slots=True)
 class SentCall:
-    """A call that was sent: when, how much of the rate it takes, and whether it still counts."""
+    """A call that was sent: when, how much of the rate it takes, and whether it still counts.
+
+    What it takes is an estimate until it is settled.
+    """
 
     serial: int
     at: float
     cost: float
     counts: bool = True
+    is_settled: bool = False
 
 
 class SentCalls:
@@ -88,7 +92,7 @@ class SentCalls:
         if entry is None:
             return 0.0
         more = cost - entry.cost
-        entry.cost = cost
+        entry.cost, entry.is_settled = cost, True
         if entry.counts:
             self.used += more
         self.spent += more
