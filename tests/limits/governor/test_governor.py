@@ -92,6 +92,10 @@ def test_an_unnamed_rejection_with_a_wait_is_about_a_rate_though_headers_show_en
     assert play_random(7001000174).share > 0.8  # it went on with one call in flight
 
 
+def test_a_tiny_minute_is_not_taken_for_one_with_a_call_more():
+    assert play_random(20003000358).rejected_share < 0.1  # it was 0.7: some in every minute
+
+
 @pytest.mark.parametrize("seed", [7001000084, 7002000009])
 def test_a_wait_that_is_always_the_same_is_not_waited_for_once_the_limit_is_known(seed):
     assert play_random(seed).share > 0.85  # it waited half a minute for a second's worth

@@ -99,3 +99,11 @@ def test_what_a_rejected_call_would_have_taken_replaces_what_was_thought():
     assert not record.settle(6, 3.0)
     assert record.settle(7, 3.0)
     assert record.last.cost == 3.0
+
+
+def test_a_minute_of_four_calls_does_not_explain_that_the_fourth_was_rejected():
+    calls = [SentCall(each, 1.0 * each, 1.0) for each in range(4)]
+    rejections = [RejectedCall(9, 62.5, 1.0, None)]  # beside one call of the minute before
+    calls.extend([SentCall(5, 60.5, 1.0), SentCall(6, 61.5, 1.0)])
+    found = explain_minutes(calls, rejections, partial(leaves_at, None, 60.0), 1.5, 0.02)
+    assert found.rejections == 0

@@ -8,7 +8,7 @@ after the other, by one and the same limit, is believed.
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
-from math import inf
+from math import floor, inf
 from typing import NamedTuple
 
 from abreast.limits.governor.sent_calls import SentCall
@@ -82,13 +82,19 @@ def explain_minutes(
         used += call.cost
     for rejected in pending:
         explain(rejected)
+    is_whole = all(each.cost == 1.0 for each in rejections)
     high, low, explained, waits = inf, most, 0, 0
-    for (least, greatest, is_right), rejected in zip(
+    for (accepted, needed, is_right), rejected in zip(
         reversed(ranges), reversed(rejections), strict=True
     ):
-        if greatest <= rejected.cost or max(low, least) > min(high, greatest) * (1 + tolerance):
+        if needed <= rejected.cost:
             break  # a minute that has just begun rejects nothing
-        low, high = max(low, least), min(high, greatest)
+        least, most = max(low, accepted), min(high, needed)
+        # Of whole calls, a limit allows one less than would have been too much.
+        slack = tolerance * most
+        if least > most + (floor(slack) - 1 if is_whole else slack):
+            break
+        low, high = least, most
         explained, waits = explained + 1, waits + is_right
     return Explanation(explained, low, high, waits)
 
