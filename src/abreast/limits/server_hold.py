@@ -10,7 +10,8 @@ from abreast.limits.limit import WHENEVER, Need, WaitingLine
 
 _NO_HOLD = float("-inf")
 _PROBE = "probe"  # what a call is handed that goes alone
-_FIRST_SPEED = 4.0  # calls per second after an outage, doubled every second
+_FIRST_CALLS = 4.0  # in the time of the probe's answer, or a second; then twice as many
+_SHORTEST_ANSWER = 0.05  # seconds
 _SLOW_START_SECONDS = 10.0  # by then it is no limit any more
 
 
@@ -30,6 +31,7 @@ class ServerHold:
     __slots__ = (
         "_is_probing",
         "_probe_is_out",
+        "_probe_sent",
         "_reopens_at",
         "_slow_start",
         "_slow_until",
@@ -45,6 +47,7 @@ class ServerHold:
         self._reopens_at: float | None = None
         self._is_probing = False
         self._probe_is_out = False
+        self._probe_sent = _NO_HOLD
         self._slow_start: SlowStart | None = None
         self._slow_until = _NO_HOLD
 
@@ -65,7 +68,8 @@ class ServerHold:
         """Let calls through again: a few, then more and more, as in a slow start."""
         self._is_probing = False
         self.until = _NO_HOLD
-        self._slow_start = SlowStart(now, _FIRST_SPEED, doubling_time=1.0, second=1.0)
+        took = min(1.0, max(now - self._probe_sent, _SHORTEST_ANSWER))
+        self._slow_start = SlowStart(now, _FIRST_CALLS / took, doubling_time=took, second=1.0)
         self._slow_until = now + _SLOW_START_SECONDS
 
     def park(self, reason: str, returns: float | None = None) -> None:
@@ -92,7 +96,7 @@ class ServerHold:
     def take(self, need: Need, now: float) -> object:  # noqa: ARG002 - the port's signature
         """Record that a call goes; a probe is handed what `give` needs."""
         if self._is_probing:
-            self._probe_is_out = True
+            self._probe_is_out, self._probe_sent = True, now
             return _PROBE
         if self._slow_start is not None:
             if now < self._slow_until:

@@ -119,6 +119,19 @@ async def test_while_a_lane_is_held_one_call_at_a_time_tries_it_and_more_follow_
     assert sum(at < SERVICE + 6 for at in after) == len(after) == 63
 
 
+async def test_after_an_outage_the_speed_grows_with_each_time_of_an_answer():
+    _, server = await asked(down(5, 35), lambda _: 0.1, items=4000)
+    opened = next(at for at, *_, answered in server.sent if at > 35 and answered)
+    assert max(flying for at, _, flying, _ in server.sent if at < opened + 1.0) == 64
+
+
+async def test_an_outage_is_noticed_to_be_over_after_half_its_time_and_ten_seconds_at_most():
+    for end in (15, 60):
+        _, server = await asked(down(5, end))
+        opened = next(at for at, *_, answered in server.sent if at > end and answered)
+        assert opened <= end + min(0.5 * (end - 5), 10) + 0.5
+
+
 async def test_answers_to_calls_from_before_an_outage_do_not_end_it():
     _, server = await asked(down(5, 35), lambda text: 20.0 if int(text) % 2 else SERVICE)
     late = [at for at, *_, answered in server.sent if 7 < at < 35 and not answered]

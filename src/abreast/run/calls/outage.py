@@ -3,7 +3,7 @@
 up --(three such answers in a row, or one with a Retry-After)--> held
 held --(its time is over)--> one call probes
 the probe is answered --> up, released by slow start
-the probe gets such an answer too --> held for twice as long
+the probe gets such an answer too --> held for half as long again
 down for longer than the lane's `outage` seconds --> the lane is parked
 """
 
@@ -18,8 +18,9 @@ from abreast.limits.server_hold import ServerHold
 from abreast.models.lanes import DEFAULT_OUTAGE
 
 ANSWERS_IN_A_ROW: Final = 3  # fewer, between replies, are single failures and hold only their call
-FIRST_HOLD: Final = 1.0  # seconds; doubled with each probe that fails, up to the longest
-LONGEST_HOLD: Final = 30.0
+FIRST_HOLD: Final = 1.0  # seconds; longer with each probe that fails, up to the longest
+HOLD_GROWTH: Final = 1.5
+LONGEST_HOLD: Final = 10.0
 _FIRST_PAUSE: Final = 0.5  # seconds for which a single call waits, doubled likewise
 
 Facts = dict[str, Plain | list[float]]  # a change of a limit, as the journal records it
@@ -149,7 +150,7 @@ class LaneOutage:
         return Waiting(0.0, (facts,))
 
     def _hold_seconds(self) -> float:
-        longest = min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(self._holds, 10))
+        longest = min(LONGEST_HOLD, FIRST_HOLD * HOLD_GROWTH ** min(self._holds, 10))
         return longest * (0.75 + 0.25 * derive_fraction(self.episode, self._lane))
 
     def _pause(self, call: CallOutage) -> float:
