@@ -244,6 +244,17 @@ def test_the_users_rate_is_never_passed_whatever_the_server_says(rate, seed):
             assert end - start + 1 <= burst + rate / 60 * (times[end] - times[start]) + 1e-6
 
 
+def test_the_speed_at_the_start_doubles_in_the_time_of_two_answers():
+    governor, flying, count, now = Governor(), [], 0, 0.0
+    while now < 2.0:
+        now += 0.01
+        while flying and flying[0].sent <= now - 0.2:
+            governor.answered(flying.pop(0), now, ONE, {})
+        new = sent(governor, now)
+        flying, count = flying + new, count + len(new)
+    assert count > 180  # 117 if it took three
+
+
 def test_a_herd_of_rejections_is_one_cut_and_one_probe_follows():
     governor, now = Governor(), 0.0
     (first,) = sent(governor, now)

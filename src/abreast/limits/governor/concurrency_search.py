@@ -2,7 +2,7 @@
 
 from math import inf
 
-_CALLS_BEFORE_TRIAL = 60  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_TRIAL = 180  # accepted calls at the limit, before one more is tried
 _CALLS_BEFORE_TRIAL_OF_FALLEN = 30  # if more were accepted before
 _FALLEN_INTERVAL_GROWTH = 2
 _CALLS_BEFORE_TRIAL_OF_GUESS = 5  # after a cut to fewer than were rejected

@@ -405,7 +405,7 @@ class Governor:
                 took = max(now - permit.sent, 0.05 * self._second)
                 # If answers take long, rejections do too: then the speed grows slowly.
                 doubling_time = (
-                    min(6 * self._second, max(took / 4, min(1.5 * self._second, 3 * took)))
+                    min(6 * self._second, max(took / 4, min(1.5 * self._second, 2 * took)))
                     if ended
                     else 6 * self._second
                 )
