@@ -391,6 +391,15 @@ def test_a_rejection_that_names_no_limit_but_a_wait_is_about_a_rate():
     assert other.resolve(None, permit, {}, None) == "concurrency"
 
 
+def test_rejections_without_a_name_are_told_apart_by_the_waits_that_they_ask_for():
+    governor = Governor(known=KnownLimits(flying=9))
+    hits = [
+        governor.resolve(None, sent(governor, 1.0 * number, 1)[0], {}, wait)
+        for number, wait in enumerate([7.0, None, 3.0, None, 7.0])
+    ]
+    assert hits == ["requests", "concurrency", "requests", "concurrency", "requests"]
+
+
 @pytest.mark.parametrize(("size", "hit"), [(250.0, "tokens"), (150.0, "requests")])
 def test_a_rejection_without_a_name_of_the_largest_call_by_far_is_about_tokens(size, hit):
     governor = Governor(known=KnownLimits(flying=9))

@@ -34,7 +34,7 @@ _FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers ar
 _COMPARED = 6  # rejections that name no limit
 _REMEMBERED = 600  # accepted calls, to compare them with
 _LARGE = 2.0  # times the largest accepted call: a larger one is too large itself
-_BY_CHANCE = 0.003  # of lanes whose rejections seem to be about the number in flight, and are not
+_BY_CHANCE = 0.02  # of lanes whose rejections seem to be about the number in flight, and are not
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
@@ -120,6 +120,7 @@ class Governor:
         self._unnamed: list[CallPermit] = []  # the last of them; one for each herd
         self._accepted: deque[CallPermit] = deque(maxlen=_REMEMBERED)
         self._unnamed_up_to = 0
+        self._waits: set[float | None] = set()  # that they asked for
         self._headers_read_at = -inf
         self._first_accepted = known.flying is not None
         self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
@@ -262,6 +263,19 @@ class Governor:
             return right[0] if is_wrong and right else hit
         if missing or self._is_large(permit):
             return missing[0] if missing else "tokens"
+        return self._rate_or_flying(permit, told, wait)
+
+    def _rate_or_flying(
+        self, permit: CallPermit, told: LimitHeaders, wait: float | None
+    ) -> Literal["requests", "concurrency"]:
+        """Whether a rejection without a name, beside which headers show enough, is of a rate.
+
+        Servers know how long a rate takes, and not how long a call does: if the waits that they
+        ask for differ, or if only some rejections have one, that tells them apart.
+        """
+        self._waits.add(wait)
+        if len(self._waits) > 1:
+            return CONCURRENCY if wait is None else "requests"
         accepted = self.search.accepts(permit.beside, permit.serial)
         if (
             (wait is None or self._has_room(permit, told))
