@@ -114,8 +114,9 @@ async def test_a_429_is_no_attempt_and_holds_only_what_was_hit(tmp_path):
     cuts = [facts for _, facts in decisions(path) if facts["cause"] == "429"]
     assert {facts["dimension"] for facts in cuts} == {"concurrency"}
     limits = [facts["new"] for facts in cuts if facts["new"] is not None]
-    # A busy machine may have sent more at once than the server counted, but not for long.
-    assert min(limits) <= 3
+    # A busy client counts calls that the server has ended: how many more, is up to the machine.
+    assert 1 <= min(limits) < 60
+    assert storm.stats().peak_in_flight == 3
     assert all(
         facts["old"] is None or facts["new"] <= facts["old"]
         for facts in cuts
