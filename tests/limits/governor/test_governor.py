@@ -80,7 +80,8 @@ def test_no_call_is_lost_where_a_minute_seemed_to_allow_nothing(seed):
 
 
 @pytest.mark.parametrize(
-    ("seed", "share"), [(3102000326, 0.3), (5302000317, 0.25), (5302000992, 0.2)]
+    ("seed", "share"),
+    [(3102000326, 0.3), (5302000317, 0.25), (5302000992, 0.2)],
 )
 def test_unnamed_rejections_that_come_only_beside_many_calls_are_about_their_number(seed, share):
     found = play_random(seed)
@@ -90,6 +91,10 @@ def test_unnamed_rejections_that_come_only_beside_many_calls_are_about_their_num
 
 def test_an_unnamed_rejection_with_a_wait_is_about_a_rate_though_headers_show_enough_left():
     assert play_random(7001000174).share > 0.8  # it went on with one call in flight
+
+
+def test_a_rate_without_an_upper_bound_is_not_below_what_was_accepted():
+    assert play_random(31003000424).share > 0.5  # it went on at one call a minute
 
 
 def test_a_tiny_minute_is_not_taken_for_one_with_a_call_more():

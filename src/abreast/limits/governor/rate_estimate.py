@@ -553,6 +553,8 @@ class RateEstimate:
         self.copy.is_bucket, self.copy.sent.boundary = True, None
         before = self.rate or found.low
         rate = min(max(before, found.low), found.high)
+        if found.high == inf:  # no bucket holds more than comes back in a minute
+            rate = max(rate, self.copy.sent.most_in_a_minute() / (2 * self.minute))
         if found.rejections > 1 and found.high < inf:
             rate = (found.low + found.high) / 2
             calls = self._record.calls_since(found.rejections)
