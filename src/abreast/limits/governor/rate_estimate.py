@@ -8,18 +8,18 @@ from math import floor, inf, sqrt
 from typing import Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.header_age import HeaderAge
-from abreast.limits.governor.header_facts import HeaderFacts
-from abreast.limits.governor.header_kind import HeaderKind
-from abreast.limits.governor.header_scale import HeaderScale
-from abreast.limits.governor.header_trust import BelievedKind, HeaderTrust
-from abreast.limits.governor.minute_trial import MinuteTrial
-from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
-from abreast.limits.governor.refill_measurement import (
+from abreast.limits.governor.headers.age import HeaderAge
+from abreast.limits.governor.headers.facts import HeaderFacts
+from abreast.limits.governor.headers.kind import HeaderKind
+from abreast.limits.governor.headers.refill_measurement import (
     NEARLY_ALL,
     LevelMeasurement,
     RefillMeasurement,
 )
+from abreast.limits.governor.headers.scale import HeaderScale
+from abreast.limits.governor.headers.trust import BelievedKind, HeaderTrust
+from abreast.limits.governor.minute_trial import MinuteTrial
+from abreast.limits.governor.rate_trial import SLOW_GROWTH, RateTrial
 from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
 from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall

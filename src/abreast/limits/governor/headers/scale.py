@@ -6,7 +6,7 @@ What is left then falls by so many times what calls take.
 from math import inf
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.header_facts import HeaderFacts
+from abreast.limits.governor.headers.facts import HeaderFacts
 from abreast.limits.governor.sent_calls import SentCall
 
 _LEAST_FACTOR = 1.15  # a smaller one may be chance

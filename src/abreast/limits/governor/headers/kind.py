@@ -1,7 +1,7 @@
 """How a server counts, by what its headers say: a bucket, a minute that slides, fixed minutes."""
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.header_facts import HeaderFacts
+from abreast.limits.governor.headers.facts import HeaderFacts
 from abreast.limits.governor.sent_calls import SentCall
 
 _MOST_IN_BUCKET = 1.02  # of a header's limit: what is left, and what comes back until it is full

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.header_facts import HeaderFacts
+from abreast.limits.governor.headers.facts import HeaderFacts
 from abreast.limits.governor.sent_calls import SentCall
 
 _OLDEST = 0.2  # of a minute: no header is older
